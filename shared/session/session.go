@@ -1,0 +1,105 @@
+// Package session holds the wire types of the receiver protocol, by which a replayer hands archived segments to a processor
+// (or to any other receiver). docs/receiver-protocol.md describes the calls:
+//
+//	PUT    /sessions/{name}                                     open (Request) → Status
+//	PUT    /sessions/{name}/segments/{topic}/{partition}/{start}?epoch=N   one segment object as the body → Ack
+//	GET    /sessions/{name}                                     → Status
+//	POST   /sessions/{name}/finish?epoch=N                      every range delivered: apply the end mode → Status
+//	DELETE /sessions/{name}?epoch=N                             cancel
+package session
+
+import (
+	"encoding/json"
+
+	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/segment"
+)
+
+// Promise is what the replay is to be.
+type Promise string
+
+// The two promises (docs/semantics.md).
+const (
+	Reproduce Promise = "reproduce"
+	Recompute Promise = "recompute"
+)
+
+// EndMode says what happens at the end of the ranges.
+type EndMode string
+
+// End modes.
+const (
+	Hold  EndMode = "hold"  // emit exactly what a live run had emitted at these positions
+	Drain EndMode = "drain" // close every window
+)
+
+// Range is one partition's part of the replay: offsets [From, Until).
+type Range struct {
+	record.TopicPartition
+	TopicID   string         `json:"topicId"`
+	Isolation string         `json:"isolation"`
+	From      int64          `json:"from"`
+	Until     int64          `json:"until"`
+	Gaps      []segment.Skip `json:"gaps,omitempty"` // lost and not-archived ranges inside
+}
+
+// Request opens a session, or takes it over: the same body with a higher epoch.
+type Request struct {
+	Pipeline  string            `json:"pipeline"`
+	Epoch     int64             `json:"epoch"` // a receiver refuses calls of a lower one (409)
+	Promise   Promise           `json:"promise"`
+	EndMode   EndMode           `json:"endMode"`
+	Ranges    []Range           `json:"ranges"`
+	Decisions []json.RawMessage `json:"decisions,omitempty"` // values of the decision log, in offset order
+}
+
+// State of a session.
+type State string
+
+// States of a session.
+const (
+	Open      State = "OPEN"
+	Finished  State = "FINISHED"
+	Cancelled State = "CANCELLED"
+	Failed    State = "FAILED"
+)
+
+// Progress of one partition. Count, First, Last and Checksum speak of the records taken inside the range, each once.
+type Progress struct {
+	record.TopicPartition
+	Expected int64  `json:"expected"` // next offset wanted; Until when done. May go back after the receiver's restart
+	Count    int64  `json:"count"`
+	First    int64  `json:"first"`    // −1 for none
+	Last     int64  `json:"last"`     // −1 for none
+	Checksum string `json:"checksum"` // 16 hex digits: sum of segment.Checksum modulo 2^64
+}
+
+// Ack answers a segment (200), a refused skip (409) or a limit reached (503, with Needs).
+type Ack struct {
+	Expected int64                  `json:"expected"`
+	Needs    *record.TopicPartition `json:"needs,omitempty"` // 503: send this partition's next segment first
+	Message  string                 `json:"message,omitempty"`
+}
+
+// Status of a session.
+type Status struct {
+	Name     string            `json:"name"`
+	Pipeline string            `json:"pipeline"`
+	Epoch    int64             `json:"epoch"`
+	State    State             `json:"state"`
+	Error    string            `json:"error,omitempty"`
+	Progress []Progress        `json:"progress"` // by topic, partition
+	Outputs  map[string]string `json:"outputs"`  // role (results, late, future, poison) → topic
+	Emitted  int64             `json:"emitted"`
+	Late     int64             `json:"late"`
+	Future   int64             `json:"future"`
+	Poison   int64             `json:"poison"`
+}
+
+// Pipeline is what GET /pipelines/{name} tells a replayer (the processor's answer holds more).
+type Pipeline struct {
+	Name           string   `json:"name"`
+	Hash           string   `json:"hash"`
+	Inputs         []string `json:"inputs"` // topics
+	DecisionsTopic string   `json:"decisionsTopic"`
+}
