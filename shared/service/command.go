@@ -1,0 +1,231 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sort"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+)
+
+// ExitError carries an exit status (e.g. 1 finding, 2 could not run) through cobra to Main.
+type ExitError struct {
+	Code int
+	Err  error // nil: nothing is printed
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// Main runs a root command and returns the exit status: 0, an ExitError's code, else 2 (bad usage or could not run), the error
+// printed on stderr in one line.
+func Main(root *cobra.Command, args []string) int {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetArgs(args)
+	err := root.Execute()
+	if err == nil {
+		return 0
+	}
+	code := 2
+	if e, ok := errors.AsType[*ExitError](err); ok {
+		code = e.Code
+		if e.Err == nil {
+			return code
+		}
+	}
+	fmt.Fprintf(root.ErrOrStderr(), "%s: %s\n", root.Name(), oneLine(err.Error()))
+	return code
+}
+
+// options are the flags that say where a service's configuration comes from.
+type options struct {
+	file string
+	sets []string
+}
+
+func (o *options) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.file, "config", "", "configuration `file` (YAML, nested or dotted keys)")
+	cmd.Flags().StringArrayVar(&o.sets, "set", nil, "one setting, `key=value`; may be repeated")
+}
+
+// Command returns a cobra command that loads configuration (--config FILE, --set key=value), makes the frame and calls run with a
+// context that ends at SIGTERM or SIGINT; a second signal ends the process at once. --help shows every key and an example file.
+// Subcommands: `healthcheck` (GET /healthz of rest.listen, exit 0 or 1), `config` (prints the resolved configuration, secrets
+// masked) and `version`.
+func Command(name, short string, keys []Key, run func(ctx context.Context, f *Frame) error) *cobra.Command {
+	keys = merge(keys)
+	var o options
+	cmd := &cobra.Command{
+		Use:   name,
+		Short: short,
+		Long:  short + "\n\n" + help(name, keys),
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := Load(keys, o.file, o.sets, os.Environ())
+			if err != nil {
+				return err
+			}
+			log, err := NewLogger(cmd.ErrOrStderr(), cfg.String("log.format"), cfg.String("log.level"))
+			if err != nil {
+				return err
+			}
+			ctx, stop := withSignals(cmd.Context(), log)
+			defer stop()
+			f := NewFrame(name, cfg, log)
+			b := BuildInfo()
+			log.Info("starting", zap.String("service", name), zap.String("version", b.Version), zap.String("revision", b.Revision))
+			return run(ctx, f)
+		},
+	}
+	o.flags(cmd)
+	cmd.AddCommand(configCommand(keys), healthcheckCommand(keys), versionCommand(name))
+	return cmd
+}
+
+// withSignals returns a context that ends at the first SIGTERM or SIGINT. From then on the signals have their default action
+// again, so that a second one ends a process whose shutdown hangs.
+func withSignals(parent context.Context, log *zap.Logger) (context.Context, func()) {
+	if parent == nil {
+		parent = context.Background()
+	}
+	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, func() {
+		stop()
+		if parent.Err() == nil {
+			log.Info("shutting down; a second signal ends the process at once")
+		}
+	})
+	return ctx, stop
+}
+
+func configCommand(keys []Key) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print the resolved configuration, secrets masked",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := Load(keys, o.file, o.sets, os.Environ())
+			if err != nil {
+				return err
+			}
+			return cfg.print(cmd.OutOrStdout())
+		},
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+// print writes the masked configuration as YAML that Load accepts, with the origin of every value.
+func (c *Config) print(w io.Writer) error {
+	masked := c.Masked()
+	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, n := range c.names() {
+		if _, err := fmt.Fprintf(tw, "%s: %s\t# %s\n", n, yamlScalar(masked[n]), c.values[n].origin); err != nil {
+			return fmt.Errorf("print configuration: %w", err)
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return fmt.Errorf("print configuration: %w", err)
+	}
+	return nil
+}
+
+// yamlScalar quotes a value for YAML where it needs that.
+func yamlScalar(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./") == "" &&
+		!strings.ContainsAny(s[:1], "-.") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+}
+
+func versionCommand(name string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print version and revision",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b := BuildInfo()
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s (%s, %s)\n", name, b.Version, b.Revision, b.Go)
+			return err
+		},
+	}
+}
+
+// help describes every key, and shows an example file.
+func help(name string, keys []Key) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Settings come from --set key=value, else the environment (%s), else the file given by --config,\nelse the default. Secrets can also be given as <name>.file.\n\nSettings:\n", EnvName("key.name"))
+	sorted := append([]Key(nil), keys...)
+	sort.SliceStable(sorted, func(i, j int) bool { return sorted[i].Name < sorted[j].Name })
+	for _, k := range sorted {
+		var notes []string
+		if _, family := k.isPrefix(); !family {
+			notes = append(notes, k.Kind.String())
+		}
+		if len(k.OneOf) > 0 {
+			notes = append(notes, "one of "+strings.Join(k.OneOf, ", "))
+		}
+		switch {
+		case k.Required && k.Default == "":
+			notes = append(notes, "required")
+		case k.Default != "":
+			notes = append(notes, "default "+k.Default)
+		}
+		if k.Secret {
+			notes = append(notes, "secret, or "+k.Name+".file")
+		}
+		note := ""
+		if len(notes) > 0 {
+			note = " (" + strings.Join(notes, "; ") + ")"
+		}
+		fmt.Fprintf(&b, "  %s\n      %s%s\n", k.Name, k.Doc, note)
+	}
+	fmt.Fprintf(&b, "\nExample file (%s.yaml):\n", name)
+	for line := range strings.Lines(ExampleFile(keys)) {
+		b.WriteString("  " + line)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// ExampleFile is a sample configuration made of the keys' Example values.
+func ExampleFile(keys []Key) string {
+	var b strings.Builder
+	for _, k := range keys {
+		if k.Example == "" {
+			continue
+		}
+		name := k.Name
+		if p, family := k.isPrefix(); family {
+			// The example of a family says which member it sets: "fetch.min.bytes=1".
+			member, value, _ := strings.Cut(k.Example, "=")
+			fmt.Fprintf(&b, "%s: %s\n", p+member, yamlScalar(value))
+			continue
+		}
+		if k.Kind == List {
+			quoted := make([]string, 0, 4)
+			for _, e := range splitList(k.Example) {
+				quoted = append(quoted, yamlScalar(e))
+			}
+			fmt.Fprintf(&b, "%s: [%s]\n", name, strings.Join(quoted, ", "))
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %s\n", name, yamlScalar(k.Example))
+	}
+	return b.String()
+}

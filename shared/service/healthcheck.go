@@ -1,0 +1,100 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const healthcheckTimeout = 5 * time.Second
+
+func healthcheckCommand(keys []Key) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "healthcheck",
+		Short: "Ask a running service on rest.listen whether it is healthy; exit 0 or 1",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := Load(optional(keys), o.file, o.sets, os.Environ())
+			if err != nil {
+				return err
+			}
+			addr, err := serviceAddress(cfg)
+			if err != nil {
+				return err
+			}
+			if err := askHealth(cmd.Context(), addr); err != nil {
+				return &ExitError{Code: 1, Err: err}
+			}
+			return nil
+		},
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+// optional drops Required: the check needs the listen address only, and runs where the rest may not be configured.
+func optional(keys []Key) []Key {
+	out := append([]Key(nil), keys...)
+	for i := range out {
+		out[i].Required = false
+	}
+	return out
+}
+
+// serviceAddress is where a client on the same host reaches the service.
+func serviceAddress(cfg *Config) (string, error) {
+	addr := cfg.String("rest.listen")
+	if file := cfg.String("rest.port.file"); file != "" {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", &ExitError{Code: 1, Err: fmt.Errorf("rest.port.file: %w", err)}
+		}
+		addr = strings.TrimSpace(string(data))
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", fmt.Errorf("rest.listen: %w", err)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		if ip != nil && ip.To4() == nil {
+			host = "::1"
+		}
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func askHealth(ctx context.Context, addr string) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthcheckTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/healthz", nil)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", addr, err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", addr, err)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	if cerr := resp.Body.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", addr, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %d: %s", addr, resp.StatusCode, strings.TrimSpace(string(body)))
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package service
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind is the type of a setting's value.
+type Kind int
+
+// Kinds. A Duration is written with a unit (10s) where the key's name has none; keys ending in ".ms" are Int milliseconds. Bytes
+// accept 64MiB.
+const (
+	String Kind = iota
+	Int
+	Bytes
+	Bool
+	Duration
+	List // comma separated, or a YAML list
+)
+
+func (k Kind) String() string {
+	names := [...]string{"string", "int", "bytes", "bool", "duration", "list"}
+	if k < 0 || int(k) >= len(names) {
+		return fmt.Sprintf("Kind(%d)", int(k))
+	}
+	return names[k]
+}
+
+// Key describes one setting. A Name that ends in ".*" accepts any key with that prefix, as strings.
+type Key struct {
+	Name     string // dotted, Connect's name where the same thing exists
+	Kind     Kind
+	Default  string
+	Doc      string // one line: meaning, unit, bounds
+	Example  string // shown by --help in a sample file; "" leaves the key out of it
+	Required bool
+	Secret   bool               // masked wherever printed; also accepted as <name>.file
+	OneOf    []string           // the only values allowed; empty: any
+	Check    func(string) error // a further check of the value as written, e.g. a bound; nil: none
+}
+
+// isPrefix reports whether k accepts a family of keys, and the family's prefix with its dot.
+func (k Key) isPrefix() (string, bool) {
+	p, ok := strings.CutSuffix(k.Name, "*")
+	return p, ok
+}
+
+// CommonKeys are the keys of every service: listen address (rest.listen, TAPEDECK_REST_LISTEN), log.level, log.format,
+// bootstrap.servers, what secures Kafka connections (security.protocol, sasl.*, ssl.*), consumer.override.*,
+// producer.override.*, schema.registry.*, store, topics.dir, start-up bound (startup.timeout). listen is the default listen
+// address. A service that needs more of one of them (Required, another default) appends a Key of the same name: the later wins.
+func CommonKeys(listen string) []Key {
+	return []Key{
+		{Name: "bootstrap.servers", Kind: String, Doc: "Kafka brokers to ask first, host:port, comma separated",
+			Example: "127.0.0.1:9092"},
+		{Name: "security.protocol", Kind: String, Doc: "plaintext, ssl, sasl_plaintext or sasl_ssl, for every Kafka connection"},
+		{Name: "sasl.*", Doc: "SASL settings of librdkafka, for every Kafka connection"},
+		{Name: "ssl.*", Doc: "TLS settings of librdkafka, for every Kafka connection"},
+		{Name: "consumer.override.*", Doc: "settings of librdkafka for consumers, passed on as they are"},
+		{Name: "producer.override.*", Doc: "settings of librdkafka for producers, passed on as they are"},
+		{Name: "store", Kind: String, Doc: "the archive: s3://bucket/prefix?endpoint=…&region=…&path-style=true or file:///directory",
+			Example: "s3://tapedeck/archive?region=eu-central-1"},
+		{Name: "topics.dir", Kind: String, Default: "topics", Doc: "first path element of segment names in the store"},
+		{Name: "schema.registry.url", Kind: String, Doc: "schema registry (Confluent's API); empty: none"},
+		{Name: "schema.registry.basic.auth.user.info", Kind: String, Secret: true, Doc: "user:password for the schema registry"},
+		{Name: "schema.registry.ssl.ca.location", Kind: String, Doc: "file with the CA certificates (PEM) to trust for the schema registry"},
+		{Name: "rest.listen", Kind: String, Default: listen, Doc: "address to serve HTTP on, host:port; port 0 takes a free one",
+			Example: listen},
+		{Name: "rest.port.file", Kind: String, Doc: "file to write the address (host:port) to that is really served; empty: none"},
+		{Name: "log.level", Kind: String, Default: "info", OneOf: []string{"debug", "info", "warn", "error"}, Doc: "lowest level logged"},
+		{Name: "log.format", Kind: String, Default: "json", OneOf: []string{"json", "console"}, Doc: "json (one object a line) or console"},
+		{Name: "startup.timeout", Kind: Duration, Default: "30s", Doc: "how long to wait for Kafka, store and registry at start"},
+	}
+}
+
+// merge lets a later key of the same name replace an earlier one, keeping the earlier's place.
+func merge(keys []Key) []Key {
+	at := make(map[string]int, len(keys))
+	out := make([]Key, 0, len(keys))
+	for _, k := range keys {
+		if i, ok := at[k.Name]; ok {
+			out[i] = k
+			continue
+		}
+		at[k.Name] = len(out)
+		out = append(out, k)
+	}
+	return out
+}
