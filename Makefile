@@ -1,0 +1,52 @@
+# make demo   the main job on the embedded stack: record, lose Kafka, replay, compare (KEEP=1 leaves everything up)
+# make test   unit, store, embedded-stack and end-to-end tests
+SHELL := /bin/bash
+.DEFAULT_GOAL := build
+
+VERSION  ?= 0.1.0-dev
+REVISION ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+SERVICE  := tapedeck.dev/tapedeck/shared/service
+LDFLAGS  := -X $(SERVICE).Version=$(VERSION) -X $(SERVICE).Revision=$(REVISION)
+BINARIES := ./archiver/cmd/archiver ./replayer/cmd/replayer ./processor/cmd/processor ./shared/devstack/cmd/devstack ./shared/e2e/cmd/demo
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Packages whose tests use goroutines against shared state; the rest is covered by `make test`.
+RACE_PKGS := ./shared/archive/... ./shared/store/... ./shared/service/... ./shared/schema/... ./archiver/... ./replayer/... ./processor/...
+FUZZTIME ?= 10s
+
+.PHONY: build demo test test-real lint race fuzz bench clean
+
+build:
+	@mkdir -p bin
+	go build -ldflags '$(LDFLAGS)' -o bin/ $(BINARIES)
+
+demo: build
+	bin/demo $(if $(KEEP),--keep) $(if $(DAMAGE),--damage)
+
+test:
+	go test ./...
+
+# The same end-to-end and contract suites on real Kafka (KRaft), Apicurio, versitygw and MinIO. Fetches what it needs into .real/.
+test-real:
+	scripts/real/run.sh
+
+lint:
+	@fmt=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$fmt" ]; then echo "gofmt: $$fmt"; exit 1; fi
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go test ./internal/houserules
+
+race:
+	go test -race -short $(RACE_PKGS)
+
+# Every fuzz target for a short time each.
+fuzz:
+	@set -e; for pkg in $$(grep -rl --include='*_test.go' 'func Fuzz' . | xargs -n1 dirname | sort -u); do \
+	  for f in $$(grep -ho 'func Fuzz[A-Za-z0-9_]*' $$pkg/*_test.go | awk '{print $$2}'); do \
+	    echo "fuzz $$pkg $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; done; done
+
+bench:
+	go test -run '^$$' -bench . -benchmem ./shared/segment ./processor/engine
+
+clean:
+	rm -rf bin
