@@ -135,6 +135,9 @@ func (c *Config) print(w io.Writer) error {
 	masked := c.Masked()
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, n := range c.names() {
+		if k, _ := c.lookup(n); masked[n] == "" && k.Kind != String && k.Kind != List {
+			continue // there is no way to write "not set" for these but leaving them out
+		}
 		if _, err := fmt.Fprintf(tw, "%s: %s\t# %s\n", n, yamlScalar(masked[n]), c.values[n].origin); err != nil {
 			return fmt.Errorf("print configuration: %w", err)
 		}

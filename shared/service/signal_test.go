@@ -1,0 +1,92 @@
+package service
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMain lets this binary be the service that the signal tests run as a process.
+func TestMain(m *testing.M) {
+	if mode := os.Getenv("TAPEDECK_TEST_SERVICE"); mode != "" {
+		os.Exit(Main(Command("child", "", testKeys(), func(ctx context.Context, _ *Frame) error {
+			os.Stdout.WriteString("up\n")
+			<-ctx.Done()
+			os.Stdout.WriteString("ending\n")
+			if mode == "hang" {
+				select {}
+			}
+			return nil
+		}), nil))
+	}
+	os.Exit(m.Run())
+}
+
+func child(t *testing.T, mode string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), "TAPEDECK_TEST_SERVICE="+mode)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	sc := bufio.NewScanner(out)
+	await(t, sc, "up")
+	return cmd, sc
+}
+
+func await(t *testing.T, sc *bufio.Scanner, line string) {
+	t.Helper()
+	for sc.Scan() {
+		if strings.TrimSpace(sc.Text()) == line {
+			return
+		}
+	}
+	t.Fatalf("no line %q", line)
+}
+
+func TestFirstSignalEndsTheContext(t *testing.T) {
+	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		cmd, sc := child(t, "clean")
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		await(t, sc, "ending")
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %v", sig, err)
+		}
+	}
+}
+
+func TestSecondSignalEndsTheProcess(t *testing.T) {
+	cmd, sc := child(t, "hang")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	await(t, sc, "ending")
+	// The default action comes back just after the context ends; until then a signal changes nothing, so it is sent until it works.
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case err := <-done:
+			ee, ok := err.(*exec.ExitError)
+			if !ok || ee.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+				t.Errorf("ended with %v", err)
+			}
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
