@@ -69,10 +69,14 @@ type Header struct {
 	Next          int64 // first offset after the segment = the consumer position, past markers
 	Ordinal       int64 // place in the chain, the first segment is 0
 	Count         int64 // records
-	MinTimestamp  int64 // ms; 0 where Count is 0
-	MaxTimestamp  int64 // ms; 0 where Count is 0
+	DatumBytes    int64 // uncompressed size of all records, in bytes
+	MaxBlockBytes int64 // uncompressed size of the largest block, in bytes; 0 where Count is 0
+	// Checksum is the sum modulo 2^64 of Checksum(datum) over the records; 0 where Count is 0.
+	Checksum     uint64
+	MinTimestamp int64 // ms; 0 where Count is 0
+	MaxTimestamp int64 // ms; 0 where Count is 0
 	// RunningMaxTimestamp is the maximum timestamp in ms of all records of the chain up to and including this segment, −1
-	// where there was none.
+	// where there was none. It is never below −1.
 	RunningMaxTimestamp int64
 	Isolation           string // read_committed or read_uncommitted
 	Skipped             []Skip // ascending, inside [Start, Next); every offset is a record or in one Skip
