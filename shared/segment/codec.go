@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/flate"
@@ -173,7 +174,9 @@ func snappyCompress(dst, src []byte) ([]byte, error) {
 	if int64(len(src)) > MaxBlockBytes {
 		return nil, tooLarge(MaxBlockBytes)
 	}
-	dst = append(dst, snappy.Encode(nil, src)...)
+	at := len(dst)
+	dst = slices.Grow(dst, snappy.MaxEncodedLen(len(src))+4)
+	dst = dst[:at+len(snappy.Encode(dst[at:cap(dst)], src))]
 	return binary.BigEndian.AppendUint32(dst, crc32.ChecksumIEEE(src)), nil
 }
 

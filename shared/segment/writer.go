@@ -21,7 +21,8 @@ type Writer struct {
 	codec codec
 	sync  [16]byte
 
-	body       []byte // finished blocks
+	body       buffer // finished blocks
+	scratch    []byte // for compression
 	block      []byte // datums of the open block
 	blockCount int64  // records of the open block
 	lastDatum  int    // position of the last record's datum in block
@@ -127,18 +128,19 @@ func (w *Writer) flush() error {
 	}
 	w.maxBlock = max(w.maxBlock, int64(len(w.block)))
 	w.lastHash = sha256.Sum256(w.block[w.lastDatum:])
-	comp, err := w.codec.compress(nil, w.block)
+	comp, err := w.codec.compress(w.scratch[:0], w.block)
 	if err != nil {
 		return fmt.Errorf("compress block: %w", err)
 	}
-	w.body = binary.AppendVarint(w.body, w.blockCount)
-	w.body = binary.AppendVarint(w.body, int64(len(comp)))
-	w.body = append(w.body, comp...)
-	w.body = append(w.body, w.sync[:]...)
+	var prefix [2 * binary.MaxVarintLen64]byte
+	w.body.write(binary.AppendVarint(binary.AppendVarint(prefix[:0], w.blockCount), int64(len(comp))))
+	w.body.write(comp)
+	w.body.write(w.sync[:])
+	w.scratch = comp
 	w.blockCount = 0
 	w.block = w.block[:0]
 	if cap(w.block) > 4*blockBytes { // a large record must not pin its memory
-		w.block = nil
+		w.block, w.scratch = nil, nil
 	}
 	return nil
 }
@@ -162,7 +164,7 @@ func (w *Writer) Count() int64 { return w.count }
 
 // MemBytes returns about how many bytes of memory w holds. Close needs as much again for a moment.
 func (w *Writer) MemBytes() int64 {
-	return int64(cap(w.body)) + int64(cap(w.block)) + w.skips.memBytes() + 512
+	return w.body.held + int64(cap(w.block)) + int64(cap(w.scratch)) + w.skips.memBytes() + 512
 }
 
 // Close ends the segment at next (≥ last record's offset+1, ≥ start; > start) and returns the whole object and its header.
@@ -233,9 +235,9 @@ func (w *Writer) close(next int64, c Chain, schemas []Schema) ([]byte, *Header, 
 		w.failedBlock = err
 		return nil, nil, err
 	}
-	data := make([]byte, 0, len(head)+len(w.body))
-	data = append(append(data, head...), w.body...)
+	data := make([]byte, 0, int64(len(head))+w.body.size)
+	data = w.body.appendTo(append(data, head...))
 	w.closed = true
-	w.body, w.block, w.skips = nil, nil, skipper{}
+	w.body, w.block, w.scratch, w.skips = buffer{}, nil, nil, skipper{}
 	return data, h, nil
 }
