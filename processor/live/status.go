@@ -1,0 +1,150 @@
+package live
+
+import (
+	"sync"
+	"time"
+
+	"tapedeck.dev/tapedeck/processor/engine"
+	"tapedeck.dev/tapedeck/shared/record"
+)
+
+// State of a live pipeline (docs/processor.md).
+type State string
+
+// States.
+const (
+	Starting   State = "STARTING"
+	Standby    State = "STANDBY"
+	CatchingUp State = "CATCHING_UP"
+	Running    State = "RUNNING"
+	Blocked    State = "BLOCKED"
+	Retrying   State = "RETRYING"
+	Failed     State = "FAILED"
+)
+
+// PartitionStatus is one partition that this process reads.
+type PartitionStatus struct {
+	record.TopicPartition
+	Position  int64  `json:"position"`            // committed: everything below it has had its effect on the outputs
+	Read      int64  `json:"readPosition"`        // next offset to read
+	LogEnd    int64  `json:"logEnd"`              // −1 where not known yet
+	Lag       int64  `json:"lag"`                 // LogEnd − Position, at least 0
+	Watermark *int64 `json:"watermark,omitempty"` // ms, keyed pipelines only; absent for none
+	Waiting   string `json:"waiting,omitempty"`   // what the partition waits for
+}
+
+// Status of a live pipeline in this process. Counters count what this process has committed.
+type Status struct {
+	State       State                  `json:"state"`
+	Error       string                 `json:"error,omitempty"`
+	Watermark   *int64                 `json:"watermark,omitempty"` // ms, merged pipelines; absent for none
+	HeldBy      *record.TopicPartition `json:"heldBy,omitempty"`    // the partition that holds the watermark back
+	OpenWindows int64                  `json:"openWindows"`
+	StateBytes  int64                  `json:"stateBytes"`
+	Emitted     int64                  `json:"emitted"`
+	Late        int64                  `json:"late"`
+	Future      int64                  `json:"future"`
+	Poison      int64                  `json:"poison"`
+	Commits     int64                  `json:"commits"`
+	Restarts    int64                  `json:"restarts"` // times everything in memory was dropped after an error
+	Partitions  []PartitionStatus      `json:"partitions"`
+}
+
+// board holds the status for readers in other goroutines.
+type board struct {
+	mu   sync.Mutex
+	st   Status
+	beat time.Time // of the loop, for liveness
+}
+
+func (b *board) update(f func(*Status)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f(&b.st)
+}
+
+func (b *board) alive(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.beat = now
+}
+
+func (b *board) setState(s State, err error) {
+	b.update(func(st *Status) {
+		st.State, st.Error = s, ""
+		if err != nil {
+			st.Error = err.Error()
+		}
+		if s != CatchingUp && s != Running && s != Blocked {
+			st.Partitions, st.Watermark, st.HeldBy, st.OpenWindows, st.StateBytes = nil, nil, nil, 0, 0
+		}
+	})
+}
+
+// count adds committed outputs.
+func (st *Status) count(outs []engine.Output) {
+	for i := range outs {
+		switch outs[i].Kind {
+		case engine.Result:
+			st.Emitted++
+		case engine.Late:
+			st.Late++
+		case engine.Future:
+			st.Future++
+		case engine.Poison:
+			st.Poison++
+		}
+	}
+}
+
+// timeOrNil hides engine.NoTime.
+func timeOrNil(ms int64) *int64 {
+	if ms <= engine.NoTime {
+		return nil
+	}
+	return &ms
+}
+
+// showEvery bounds how often the task computes its status.
+const showEvery = 200 * time.Millisecond
+
+// show publishes what the task knows.
+func (t *task) show() {
+	now := time.Now()
+	t.board.alive(now)
+	if now.Sub(t.lastShown) < showEvery {
+		return
+	}
+	t.lastShown = now
+	state, caught := Running, t.caughtUp()
+	var why string
+	parts := make([]PartitionStatus, 0, len(t.parts))
+	for _, tp := range sortedTPs(t.parts) {
+		p := t.parts[tp]
+		s := PartitionStatus{TopicPartition: tp, Position: max(p.committed.Position, 0), Read: t.eng.Position(tp), LogEnd: p.logEnd}
+		s.Lag = max(0, p.logEnd-s.Position)
+		if t.cfg.Pipeline.Keyed {
+			w, _ := t.eng.Watermark(tp)
+			s.Watermark = timeOrNil(w)
+		}
+		if p.held.waiting() {
+			state, why, s.Waiting = Blocked, p.held.why.Error(), p.held.why.Error()
+		}
+		parts = append(parts, s)
+	}
+	if state == Running && !caught {
+		state = CatchingUp
+	}
+	stats := t.eng.Stats()
+	t.board.update(func(st *Status) {
+		st.State, st.Error, st.Partitions = state, why, parts
+		st.OpenWindows, st.StateBytes = stats.OpenWindows, stats.StateBytes
+		if !t.cfg.Pipeline.Keyed {
+			w, by := t.eng.Watermark(record.TopicPartition{})
+			st.Watermark, st.HeldBy = timeOrNil(w), nil
+			if by.Topic != "" {
+				st.HeldBy = &by
+			}
+		}
+	})
+}

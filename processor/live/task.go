@@ -1,0 +1,320 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"tapedeck.dev/tapedeck/processor/decision"
+	"tapedeck.dev/tapedeck/processor/engine"
+	"tapedeck.dev/tapedeck/processor/schemas"
+	"tapedeck.dev/tapedeck/processor/sink"
+	"tapedeck.dev/tapedeck/shared/kafka"
+)
+
+// Bounds on single calls, so that a broker that went away is noticed and the group is polled again.
+const (
+	initTimeout  = 60 * time.Second // includes waiting for a predecessor's transaction to end
+	adminTimeout = 30 * time.Second
+)
+
+// task is one run from committed state on. After any error it is thrown away: what it held in memory follows from what is
+// committed, and rebuilding is simpler to get right than repairing.
+type task struct {
+	cfg      *Config
+	board    *board
+	fetch    *kafka.Consumer // reads the inputs
+	member   *kafka.Consumer // is in the group; keyed pipelines: the same as fetch
+	producer *kafka.Producer
+
+	eng     *engine.Engine
+	src     *schemas.Source
+	parts   map[kafka.TP]*part
+	pending []decision.Entry           // to be written with the next transaction
+	extra   map[kafka.TP]engine.Commit // positions of partitions that are not ours, with the origin
+	fresh   []kafka.TP                 // merged: partitions that wait for their floor
+	topics  map[string]kafka.Topic
+
+	fed        int // records since the last commit
+	lastCommit time.Time
+	lastLook   time.Time // at topics and log ends
+	lastShown  time.Time
+}
+
+// part is one partition that the task reads.
+type part struct {
+	goal      int64         // committed position at the start: below it nothing is handed out
+	committed engine.Commit // as stored
+	logEnd    int64         // −1 unknown
+	held      held
+}
+
+// newTask makes the producer and fences the predecessor. Positions and decisions must not be read before.
+func newTask(ctx context.Context, cfg *Config, b *board, fetch, member *kafka.Consumer) (*task, error) {
+	txID := cfg.transactionalID()
+	producer, err := kafka.NewProducer(cfg.Producer, txID, cfg.TxTimeout)
+	if err != nil {
+		return nil, fmt.Errorf("make producer %s: %w", txID, err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, initTimeout)
+	defer cancel()
+	if err := producer.InitTransactions(bounded); err != nil {
+		producer.Close()
+		return nil, fmt.Errorf("begin transactions as %s: %w", txID, err)
+	}
+	return &task{cfg: cfg, board: b, fetch: fetch, member: member, producer: producer, src: schemas.New(), parts: map[kafka.TP]*part{}}, nil
+}
+
+// close ends the producer; an open transaction is aborted by the next InitTransactions, or by its timeout.
+func (t *task) close() { t.producer.Close() }
+
+// begin starts the pipeline (merged: assigned is nil) or the given partitions of it (keyed). wait means that another process
+// has to write the origin first.
+func (t *task) begin(ctx context.Context, assigned []kafka.TP) (wait bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	p := t.cfg.Pipeline
+	topics, err := inputTopics(ctx, t.cfg)
+	if err != nil {
+		return false, err
+	}
+	all := partitionsOf(topics)
+	logs, err := t.cfg.Admin.Offsets(ctx, all)
+	if err != nil {
+		return false, fmt.Errorf("read log ends of the inputs: %w", err)
+	}
+	// Positions before decisions: once the positions that a transaction holds are visible, its decisions are below the log
+	// end that ReadLog asks for.
+	committed, err := t.member.Committed(ctx, all)
+	if err != nil {
+		return false, fmt.Errorf("read positions of group %s: %w", t.cfg.group(), err)
+	}
+	recs, err := sink.ReadLog(ctx, t.cfg.Consumer, t.cfg.Admin, kafka.TP{Topic: p.DecisionsTopic()})
+	if err != nil {
+		return false, err
+	}
+	log, err := decision.ParseLog(sink.Values(recs))
+	if err != nil {
+		return false, refuse("topic %s: %v", p.DecisionsTopic(), err)
+	}
+	plan, err := MakePlan(Found{
+		Pipeline: p.Name, Hash: p.Hash, Group: t.cfg.group(), Keyed: p.Keyed, FirstSource: p.Source[0].Topic, StartLatest: t.cfg.StartLatest,
+		Topics: topics, Logs: logs, Committed: committed, Log: log, Assigned: assigned,
+	})
+	if err != nil {
+		return false, err
+	}
+	if plan.Wait {
+		return true, nil
+	}
+	if err := t.ensureOutputs(ctx, topics); err != nil {
+		return false, err
+	}
+	if t.eng == nil {
+		floors := make([]engine.Floor, len(log.Floors))
+		for i, f := range log.Floors {
+			floors[i] = engine.Floor{TP: f.TopicPartition, Offset: f.Offset, W: f.W}
+		}
+		if t.eng, err = engine.New(p, t.src, floors); err != nil {
+			return false, refuse("pipeline %s: %v", p.Name, err)
+		}
+	}
+	for at := range log.Unknown {
+		t.src.Decide(at.TopicPartition, at.Offset)
+	}
+	t.topics, t.fresh = topics, plan.New
+	for _, tp := range sortedTPs(plan.Begin) {
+		t.add(tp, plan.Begin[tp], logs[tp].End)
+	}
+	if plan.Origin != nil {
+		t.pending = append(t.pending, plan.Origin)
+		t.extra = plan.Starts
+		if err := t.commit(ctx); err != nil {
+			return false, err
+		}
+	}
+	for _, tp := range sortedTPs(plan.Begin) {
+		if err := t.start(tp, plan.Begin[tp].Low); err != nil {
+			return false, err
+		}
+	}
+	t.cfg.Log.Info("pipeline begins", zap.String("pipeline", p.Name), zap.Bool("fresh", plan.Origin != nil), zap.Int("partitions", len(plan.Begin)))
+	return false, nil
+}
+
+func (t *task) ensureOutputs(ctx context.Context, topics map[string]kafka.Topic) error {
+	counts := map[string]int32{}
+	for n, topic := range topics {
+		counts[n] = topic.Partitions
+	}
+	_, err := sink.Ensure(ctx, t.cfg.Admin, sink.Specs(sink.Outputs(t.cfg.Pipeline, counts)), t.cfg.Replication)
+	return refuseUnfit(err)
+}
+
+func (t *task) add(tp kafka.TP, c engine.Commit, logEnd int64) {
+	t.eng.AddPartition(tp, c)
+	t.parts[tp] = &part{goal: c.Position, committed: c, logEnd: logEnd}
+}
+
+func (t *task) start(tp kafka.TP, offset int64) error {
+	if err := t.fetch.Start(kafka.Position{TP: tp, Offset: offset, LeaderEpoch: noEpoch}); err != nil {
+		return fmt.Errorf("start to read %s at %d: %w", tp, offset, err)
+	}
+	return nil
+}
+
+// remove drops a partition that the group gave to another process. Nothing is committed for it.
+func (t *task) remove(tp kafka.TP) {
+	if _, ok := t.parts[tp]; ok {
+		t.eng.RemovePartition(tp)
+		delete(t.parts, tp)
+	}
+	keep := t.pending[:0]
+	for _, e := range t.pending {
+		if u, ok := e.(decision.UnknownSchema); !ok || u.TopicPartition != tp {
+			keep = append(keep, e)
+		}
+	}
+	t.pending = keep
+}
+
+// handle takes one event of the fetching consumer; membership is its owner's.
+func (t *task) handle(ctx context.Context, ev kafka.Event) error {
+	switch ev := ev.(type) {
+	case kafka.Batch:
+		if p, ok := t.parts[ev.TP]; ok {
+			return t.take(ctx, ev.TP, p, ev.Records)
+		}
+	case kafka.EndOfPartition:
+		if p, ok := t.parts[ev.TP]; ok {
+			p.logEnd = max(p.logEnd, ev.Offset)
+			t.advance(ev.TP, p, ev.Offset)
+		}
+	case kafka.OutOfRange:
+		if p, ok := t.parts[ev.TP]; ok {
+			return goneError(t.cfg.Pipeline.Name, ev.TP, p.committed, ev)
+		}
+	case kafka.PartitionError:
+		if _, ok := t.parts[ev.TP]; ok {
+			return fmt.Errorf("read %s: %w", ev.TP, ev.Err)
+		}
+	case kafka.GroupError:
+		t.cfg.Log.Warn("kafka consumer", zap.String("pipeline", t.cfg.Pipeline.Name), zap.Error(ev.Err))
+	}
+	return nil
+}
+
+// tick does what is due between polls.
+func (t *task) tick(ctx context.Context) error {
+	if err := t.retryHeld(ctx, time.Now()); err != nil {
+		return err
+	}
+	if time.Since(t.lastLook) >= t.cfg.MetadataInterval {
+		if err := t.look(ctx); err != nil {
+			return err
+		}
+		t.lastLook = time.Now()
+	}
+	if len(t.fresh) > 0 && t.caughtUp() {
+		if err := t.admit(ctx); err != nil {
+			return err
+		}
+	}
+	if t.fed >= t.cfg.CommitRecords || time.Since(t.lastCommit) >= t.cfg.CommitInterval {
+		if err := t.commit(ctx); err != nil {
+			return err
+		}
+		t.fed, t.lastCommit = 0, time.Now()
+	}
+	t.show()
+	return nil
+}
+
+// caughtUp reports whether every partition is at its committed position again. Before that, positions would go back if
+// they were committed, and side outputs above them would be handed out twice.
+func (t *task) caughtUp() bool {
+	for tp, p := range t.parts {
+		if t.eng.Position(tp) < p.goal {
+			return false
+		}
+	}
+	return true
+}
+
+// commit writes everything that follows from the positions in one transaction, if there is anything new.
+func (t *task) commit(ctx context.Context) error {
+	if !t.cfg.Pipeline.Keyed && !t.caughtUp() {
+		return nil
+	}
+	outs := t.eng.Take()
+	changed := map[kafka.TP]engine.Commit{}
+	for tp, c := range t.extra {
+		changed[tp] = c
+	}
+	for tp, c := range t.eng.Commits() {
+		p, ok := t.parts[tp]
+		if !ok || t.eng.Position(tp) < p.goal {
+			continue // keyed: this one is still catching up; it has handed out nothing
+		}
+		if c != p.committed {
+			changed[tp] = c
+		}
+	}
+	if len(outs) == 0 && len(t.pending) == 0 && len(changed) == 0 {
+		return nil
+	}
+	if err := t.transact(ctx, outs, changed); err != nil {
+		return fmt.Errorf("commit pipeline %s: %w", t.cfg.Pipeline.Name, err)
+	}
+	for tp, c := range changed {
+		if p, ok := t.parts[tp]; ok {
+			p.committed = c
+		}
+	}
+	t.pending, t.extra = nil, nil
+	t.board.update(func(st *Status) { st.count(outs); st.Commits++ })
+	return nil
+}
+
+func (t *task) transact(ctx context.Context, outs []engine.Output, positions map[kafka.TP]engine.Commit) (err error) {
+	if err := t.producer.Begin(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && !errors.Is(err, kafka.ErrFenced) && ctx.Err() == nil {
+			// Not needed to be right, since the next InitTransactions would do it: it spares the others a wait.
+			bounded, cancel := context.WithTimeout(ctx, adminTimeout)
+			defer cancel()
+			if abortErr := t.producer.AbortTx(bounded); abortErr != nil {
+				t.cfg.Log.Warn("abort transaction", zap.Error(abortErr))
+			}
+		}
+	}()
+	for _, e := range t.pending {
+		if err := t.producer.Send(ctx, decisionRecord(t.cfg.Pipeline.DecisionsTopic(), e, time.Now())); err != nil {
+			return fmt.Errorf("write decision: %w", err)
+		}
+	}
+	for i := range outs {
+		if err := t.producer.Send(ctx, &outs[i].Record); err != nil {
+			return fmt.Errorf("write to %s: %w", outs[i].Record.TP(), err)
+		}
+	}
+	offs := make(map[kafka.TP]kafka.CommitOffset, len(positions))
+	for tp, c := range positions {
+		offs[tp] = FormatCommit(c)
+	}
+	if len(offs) > 0 {
+		gm, err := t.member.GroupMetadata()
+		if err != nil {
+			return fmt.Errorf("read membership of group %s: %w", t.cfg.group(), err)
+		}
+		if err := t.producer.SendOffsets(ctx, t.cfg.group(), gm, offs); err != nil {
+			return fmt.Errorf("send positions of group %s: %w", t.cfg.group(), err)
+		}
+	}
+	return t.producer.CommitTx(ctx)
+}
