@@ -1,0 +1,256 @@
+// Package partition is the state machine of one partition that is archived, as a pure function of its events: it takes no clock,
+// context, logger, Kafka or store. docs/archiver.md holds the table of its states.
+package partition
+
+import (
+	"time"
+
+	"tapedeck.dev/tapedeck/shared/archive"
+	"tapedeck.dev/tapedeck/shared/kafka"
+	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/segment"
+)
+
+// State of a partition.
+type State string
+
+// States. A revoked partition is simply forgotten by its owner.
+const (
+	Recovering State = "RECOVERING"
+	Checking   State = "CHECKING"
+	Fetching   State = "FETCHING"
+	Stopped    State = "STOPPED"
+)
+
+// Reason says why a partition is STOPPED.
+type Reason string
+
+// Reasons.
+const (
+	OtherLog    Reason = "other-log"    // the archive holds another log under this name, or the topic was created again
+	NoTail      Reason = "no-tail"      // the group is ahead of an empty chain
+	Diverged    Reason = "diverged"     // Kafka's log is not the one that was archived
+	Gap         Reason = "gap"          // retention removed what was not archived, and gap.policy is stop
+	BrokenChain Reason = "broken-chain" // the store holds foreign objects or a chain with a hole
+	Refused     Reason = "refused"      // the store refuses the object, or it cannot be encoded
+	Gone        Reason = "gone"         // the topic or the partition is not there any more
+)
+
+// GapPolicy says what to do where Kafka has lost what was not archived.
+type GapPolicy string
+
+// Gap policies.
+const (
+	GapStop   GapPolicy = "stop"
+	GapRecord GapPolicy = "record"
+)
+
+// StartPolicy says where a new chain begins.
+type StartPolicy string
+
+// Start policies.
+const (
+	Earliest StartPolicy = "earliest"
+	Latest   StartPolicy = "latest"
+)
+
+// Config is the same for all partitions.
+type Config struct {
+	Rule      segment.CutRule
+	RotateAge time.Duration // since the first thing in the open segment; 0: off
+	Codec     string
+	Gap       GapPolicy
+	Start     StartPolicy
+	SchemaIDs bool // collect the schema ids seen in keys and values
+}
+
+// Bounds.
+const (
+	maxSealed       = 1    // sealed segments beyond the one being put before the partition is held
+	maxSchemaIDs    = 1024 // per segment: binary values that only look like the wire format must not flood the registry
+	beyondEndTries  = 3    // tail beyond the log's end: tries before that is a truncation
+	beyondEndPause  = 2 * time.Second
+	afterErrorPause = time.Second
+)
+
+// Sealed is a segment that waits for its put: an open one whose end is decided.
+type Sealed struct {
+	Writer    *segment.Writer
+	ID        segment.LogIdentity
+	Next      int64
+	SchemaIDs []int // ascending
+	Chain     segment.Chain
+	Start     int64
+	Records   int64
+	Cause     Cause
+	memBytes  int64 // of Writer when it was sealed: it is not asked again while a worker closes it
+}
+
+// Cause says why a segment was sealed.
+type Cause string
+
+// Causes.
+const (
+	CauseRule   Cause = "rule"   // records, bytes or record time
+	CauseAge    Cause = "age"    // rotate.age.ms
+	CauseMemory Cause = "memory" // memory.max.bytes
+	CauseGap    Cause = "gap"    // the partition stops behind it
+)
+
+// Partition is the state machine. Not safe for concurrent use.
+type Partition struct {
+	tp  kafka.TP
+	cfg Config
+
+	state   State
+	reason  Reason
+	lastErr string
+
+	id        segment.LogIdentity
+	haveTail  bool
+	tail      archive.Tail  // newest confirmed segment, where haveTail
+	chain     segment.Chain // for the next put
+	confirmed int64         // next of the newest confirmed segment
+	lastEpoch int32         // of the last record taken, or of the archive's
+	checked   bool          // CHECKING: the last record was met
+
+	open     *open
+	sealed   []*Sealed // [0] is being put while putting
+	putting  bool
+	held     bool // by us, because of sealed
+	position int64
+	tries    int // recoveries that found the tail beyond the log's end
+
+	logStart, logEnd int64 // as last seen; −1 unknown
+	segments         int64 // confirmed by this instance
+	records          int64
+}
+
+// open is the segment that records go to.
+type open struct {
+	start   int64
+	since   time.Duration // when it first held something
+	holding bool          // it holds something: position > start
+	writer  *segment.Writer
+	cutter  *segment.Cutter
+	ids     map[int]struct{}
+	records int64
+}
+
+// New returns a partition that was just assigned, and what to do first.
+func New(tp kafka.TP, cfg Config) (*Partition, []Action) {
+	p := &Partition{tp: tp, cfg: cfg, state: Recovering, lastEpoch: record.NoEpoch, logStart: -1, logEnd: -1}
+	return p, []Action{Recover{}}
+}
+
+// On takes an event at now, a monotonic time since any fixed moment, and returns what to do, in this order.
+func (p *Partition) On(now time.Duration, ev Event) []Action {
+	switch e := ev.(type) {
+	case Recovered:
+		if p.state == Recovering {
+			return p.recovered(now, e)
+		}
+	case RecoveryRefused:
+		if p.state == Recovering {
+			return p.stop(e.Reason, e.Err)
+		}
+	case Records:
+		return p.onRecords(now, e.Records)
+	case End:
+		return p.onEnd(now, e.Offset)
+	case OutOfRange:
+		return p.onOutOfRange(now, e)
+	case FetchFailed:
+		if p.state == Checking || p.state == Fetching {
+			return p.restart(afterErrorPause, e.Err)
+		}
+	case PutDone:
+		return p.onPutDone(now, e)
+	case PutFailed:
+		if p.putting {
+			p.putting = false
+			return p.stop(e.Reason, e.Err)
+		}
+	case TopicID:
+		return p.onTopicID(e.ID)
+	case LogRange:
+		p.logStart, p.logEnd = e.Start, e.End
+	case Tick:
+		return p.onTick(now)
+	case Squeeze:
+		if p.open != nil && p.open.holding && p.state == Fetching {
+			return p.seal(p.position, CauseMemory)
+		}
+	}
+	return nil
+}
+
+// TP names the partition.
+func (p *Partition) TP() kafka.TP { return p.tp }
+
+// State returns the state.
+func (p *Partition) State() State { return p.state }
+
+// Held reports whether the partition wants its fetching held back.
+func (p *Partition) Held() bool { return p.held }
+
+// Putting reports whether a put is under way.
+func (p *Partition) Putting() bool { return p.putting }
+
+// OpenBytes is the memory of the open segment, SealedBytes that of the sealed ones, the one being put counted twice: its object
+// is made from its writer.
+func (p *Partition) OpenBytes() int64 {
+	if p.open == nil || p.open.writer == nil {
+		return 0
+	}
+	return p.open.writer.MemBytes()
+}
+
+// SealedBytes: see OpenBytes.
+func (p *Partition) SealedBytes() int64 {
+	var n int64
+	for i, s := range p.sealed {
+		if i == 0 && p.putting {
+			n += 2 * s.memBytes
+			continue
+		}
+		n += s.memBytes
+	}
+	return n
+}
+
+// Status is a partition's state for people and metrics.
+type Status struct {
+	kafka.TP
+	State    State  `json:"state"`
+	Reason   Reason `json:"reason,omitempty"`
+	Error    string `json:"lastError,omitempty"`
+	TopicID  string `json:"topicId,omitempty"`
+	Archived int64  `json:"archived"` // next offset of the newest confirmed segment
+	Position int64  `json:"position"` // next offset to fetch
+	LogStart int64  `json:"logStart"` // −1: not known
+	LogEnd   int64  `json:"logEnd"`   // −1: not known
+	Lag      int64  `json:"lag"`      // log end − archived; −1: not known
+
+	OpenStart   int64 `json:"openStart"`   // first offset of the open segment; −1: none
+	OpenRecords int64 `json:"openRecords"` // buffered in the open segment
+	Sealed      int   `json:"sealed"`      // segments that wait for their put, the one being put included
+	Putting     bool  `json:"putting"`
+	Held        bool  `json:"held"`
+	Segments    int64 `json:"segmentsWritten"` // since this assignment
+	Records     int64 `json:"recordsWritten"`
+}
+
+// Status returns a copy.
+func (p *Partition) Status() Status {
+	s := Status{TP: p.tp, State: p.state, Reason: p.reason, Error: p.lastErr, TopicID: p.id.TopicID, Archived: p.confirmed, Position: p.position,
+		LogStart: p.logStart, LogEnd: p.logEnd, Lag: -1, OpenStart: -1, Sealed: len(p.sealed), Putting: p.putting, Held: p.held,
+		Segments: p.segments, Records: p.records}
+	if p.logEnd >= 0 && p.state != Recovering {
+		s.Lag = max(0, p.logEnd-p.confirmed)
+	}
+	if p.open != nil {
+		s.OpenStart, s.OpenRecords = p.open.start, p.open.records
+	}
+	return s
+}

@@ -1,0 +1,77 @@
+package partition
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"tapedeck.dev/tapedeck/shared/kafka"
+)
+
+// seal ends the open segment at next, begins the following one there, and puts the sealed one if none is being put.
+func (p *Partition) seal(next int64, cause Cause) []Action {
+	o := p.open
+	w, err := p.writer() // a segment without records has none yet
+	if err != nil {
+		return p.stop(Refused, err)
+	}
+	p.sealed = append(p.sealed, &Sealed{
+		Writer: w, ID: p.id, Start: o.start, Next: next, Records: o.records, Cause: cause,
+		SchemaIDs: slices.Sorted(maps.Keys(o.ids)), memBytes: w.MemBytes(),
+	})
+	p.openAt(next)
+	return append(p.putNext(), p.rehold()...)
+}
+
+// putNext hands out the oldest sealed segment. Exactly one is out at a time: a second create before the first is confirmed could
+// succeed where the first lost, and leave a hole or an overlap.
+func (p *Partition) putNext() []Action {
+	if p.putting || len(p.sealed) == 0 {
+		return nil
+	}
+	p.putting = true
+	s := p.sealed[0]
+	s.Chain = p.chain
+	return []Action{Put{s}}
+}
+
+// rehold decides whether fetching waits for the store.
+func (p *Partition) rehold() []Action {
+	if held := len(p.sealed) > maxSealed; held != p.held {
+		p.held = held
+		return []Action{Hold{}}
+	}
+	return nil
+}
+
+func (p *Partition) onPutDone(now time.Duration, e PutDone) []Action {
+	if !p.putting {
+		return nil
+	}
+	p.putting = false
+	done := p.sealed[0]
+	h := e.Tail.Header
+	commit := Commit{Offset: h.Next, Epoch: h.LastEpoch, Metadata: FormatHint(h.Start)}
+	if e.Adopted {
+		note := Note{"warn", fmt.Sprintf("fenced or overtaken: another archiver wrote segment %d to %d first; going on behind it", h.Start, h.Next-1), nil}
+		if p.state == Stopped {
+			p.drop()
+			p.adoptTail(e.Tail)
+			return []Action{note, commit}
+		}
+		p.drop()
+		p.adoptTail(e.Tail)
+		// The log's range was right when it was read; what has changed since then is answered by the fetch.
+		acts := []Action{note, commit}
+		return append(acts, p.begin(now, kafka.LogRange{Start: p.logStart, End: max(p.logEnd, h.Next)})...)
+	}
+	lastEpoch := p.lastEpoch // of what was fetched since
+	p.adoptTail(e.Tail)
+	p.lastEpoch = lastEpoch
+	p.sealed = p.sealed[1:]
+	p.segments++
+	p.records += done.Records
+	acts := append([]Action{commit}, p.putNext()...)
+	return append(acts, p.rehold()...)
+}

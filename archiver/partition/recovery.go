@@ -1,0 +1,162 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"tapedeck.dev/tapedeck/shared/archive"
+	"tapedeck.dev/tapedeck/shared/kafka"
+	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/segment"
+)
+
+// recovered decides where a partition goes on, from the archive first: it is the truth.
+func (p *Partition) recovered(now time.Duration, e Recovered) []Action {
+	p.id, p.logStart, p.logEnd, p.lastErr = e.Identity, e.Log.Start, e.Log.End, ""
+	if e.Tail == nil {
+		if e.Committed.Offset > 0 {
+			return p.stop(NoTail, fmt.Errorf("the group is at offset %d, but the archive holds no segment of %s: the tail expired, or store or topics.dir is wrong; "+
+				"to begin a new archive use another group.id, or reset the group's offsets", e.Committed.Offset, p.tp))
+		}
+		p.haveTail, p.tail, p.chain, p.confirmed, p.lastEpoch = false, archive.Tail{}, segment.First(), 0, record.NoEpoch
+		return p.beginChain(now, e.Log)
+	}
+	if err := archive.CheckLog(e.Tail.Header, p.id); err != nil {
+		return p.stop(OtherLog, fmt.Errorf("%w; archive it under another topics.dir or store", err))
+	}
+	var acts []Action
+	if next := e.Tail.Header.Next; e.Committed.Offset > next {
+		acts = append(acts, Note{"warn", fmt.Sprintf("the group is at offset %d, ahead of the archive: going back to %d", e.Committed.Offset, next), nil})
+	}
+	p.adoptTail(*e.Tail)
+	return append(acts, p.begin(now, e.Log)...)
+}
+
+// adoptTail makes t the end of the chain.
+func (p *Partition) adoptTail(t archive.Tail) {
+	p.haveTail, p.tail = true, t
+	p.chain = segment.After(t.Header, t.Size)
+	p.confirmed = t.Header.Next
+	p.lastEpoch = t.Header.LastEpoch
+}
+
+// beginChain starts a partition without a chain. Its first segment starts at 0 whatever Kafka still holds, so that writers which see
+// different log starts collide on one name.
+func (p *Partition) beginChain(now time.Duration, log kafka.LogRange) []Action {
+	p.position = 0
+	p.openAt(0)
+	p.state, p.tries = Fetching, 0
+	switch {
+	case p.cfg.Start == Latest:
+		return p.skipTo(now, log.End, segment.NotArchived)
+	case log.Start > 0:
+		return p.skipTo(now, log.Start, segment.Lost)
+	}
+	return []Action{Fetch{Offset: 0, Epoch: record.NoEpoch}}
+}
+
+// begin starts a partition behind its chain's tail.
+func (p *Partition) begin(now time.Duration, log kafka.LogRange) []Action {
+	h := p.tail.Header
+	p.position = h.Next
+	p.openAt(h.Next)
+	switch {
+	case h.Next > log.End:
+		p.tries++
+		err := fmt.Errorf("the archive ends at offset %d, but the log in Kafka at %d: it was truncated or written anew; the archive is left as it is", h.Next, log.End)
+		if p.tries >= beyondEndTries {
+			return p.stop(Diverged, err)
+		}
+		return p.restart(beyondEndPause, err)
+	case h.Next < log.Start:
+		p.state, p.tries = Fetching, 0
+		return p.lost(now, log.Start)
+	case h.LastOffset >= log.Start && len(h.LastHash) > 0:
+		p.state, p.tries, p.checked = Checking, 0, false
+		return []Action{Fetch{Offset: h.LastOffset, Epoch: h.LastEpoch}}
+	}
+	p.state, p.tries = Fetching, 0
+	return []Action{p.fetchNext()}
+}
+
+// fetchNext fetches from the position. The archive knows the epoch of its last record only. Markers behind that record may be of a later
+// epoch, and then the broker would take a right position for a truncated log; so the epoch goes along only where the position directly
+// follows the record.
+func (p *Partition) fetchNext() Fetch {
+	f := Fetch{Offset: p.position, Epoch: record.NoEpoch}
+	if p.haveTail && p.open != nil && p.open.records == 0 && len(p.sealed) == 0 && p.position == p.tail.Header.LastOffset+1 {
+		f.Epoch = p.tail.Header.LastEpoch
+	}
+	return f
+}
+
+// lost handles that Kafka's log begins behind the position.
+func (p *Partition) lost(now time.Duration, logStart int64) []Action {
+	err := fmt.Errorf("offsets %d to %d of %s were removed from Kafka before they were archived; set gap.policy to record to go on and record them as lost",
+		p.position, logStart-1, p.tp)
+	if p.cfg.Gap != GapRecord {
+		// What was fetched before is worth keeping: Kafka may lose it too.
+		var acts []Action
+		if p.open != nil && p.open.holding {
+			acts = p.seal(p.position, CauseGap)
+		}
+		p.open = nil
+		p.state, p.reason, p.lastErr = Stopped, Gap, err.Error()
+		return append(acts, StopFetch{}, Note{"error", "partition stopped", err})
+	}
+	return p.skipTo(now, logStart, segment.Lost)
+}
+
+// skipTo records [position, to) in the open segment and fetches from to.
+func (p *Partition) skipTo(now time.Duration, to int64, class segment.Class) []Action {
+	from := p.position
+	if to <= from {
+		return []Action{p.fetchNext()}
+	}
+	w, err := p.writer()
+	if err == nil {
+		err = w.Skip(from, to, class)
+	}
+	if err != nil {
+		return p.stop(Refused, err)
+	}
+	p.position = to
+	p.holdSomething(now)
+	acts := []Action{Fetch{Offset: to, Epoch: record.NoEpoch}}
+	switch class {
+	case segment.Lost:
+		acts = append(acts, LostRange{from, to}, Note{"error", fmt.Sprintf("offsets %d to %d were removed from Kafka before they were archived: recorded as lost", from, to-1), nil})
+	case segment.NotArchived:
+		acts = append(acts, Note{"info", fmt.Sprintf("new chain begins at the log's end: offsets below %d are recorded as not archived", to), nil})
+	}
+	return acts
+}
+
+// stop ends the partition and drops what it holds.
+func (p *Partition) stop(why Reason, err error) []Action {
+	p.drop()
+	p.state, p.reason, p.lastErr = Stopped, why, err.Error()
+	return []Action{StopFetch{}, Abandon{}, Note{"error", "partition stopped", fmt.Errorf("%s: %w", why, err)}}
+}
+
+// restart drops what the partition holds and recovers it after a pause.
+func (p *Partition) restart(after time.Duration, err error) []Action {
+	p.drop()
+	p.state, p.lastErr = Recovering, err.Error()
+	return []Action{StopFetch{}, Abandon{}, Note{"warn", "partition begins again", err}, Recover{After: after}}
+}
+
+// drop forgets the buffers. The answer of a put under way is not for this state any more (Abandon).
+func (p *Partition) drop() {
+	p.open, p.sealed, p.putting, p.held = nil, nil, false, false
+}
+
+var errTopicID = errors.New("the topic was deleted and created again: its id in Kafka is not the one that is archived; archive the new one under another topics.dir or store")
+
+func (p *Partition) onTopicID(id string) []Action {
+	if p.state == Stopped || p.state == Recovering || id == "" || id == p.id.TopicID {
+		return nil
+	}
+	return p.stop(OtherLog, fmt.Errorf("%w (id %s, archived %s)", errTopicID, id, p.id.TopicID))
+}
