@@ -36,18 +36,20 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open makes the store of an absolute directory, which it creates, and removes what creates that were cut off long ago
-// have left in TempDir.
+// Open makes the store of an absolute directory, and removes what creates that were cut off long ago have left in TempDir.
+// The directory need not be there: the first create makes it, and until then the store is empty.
 func Open(dir string) (*Store, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("open store in %q: the directory must be absolute, as in file:///var/archive", dir)
 	}
 	dir = filepath.Clean(dir)
-	if err := os.MkdirAll(filepath.Join(dir, TempDir), 0o777); err != nil {
-		return nil, fmt.Errorf("open store in %s: %w", dir, err)
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("open store in %s: this is not a directory", dir)
 	}
 	s := &Store{root: dir, durable: map[string]bool{}}
-	if err := s.sweep(time.Now().Add(-staleAfter)); err != nil {
+	// Whoever may only read the archive may not sweep it, and need not.
+	if err := s.sweep(time.Now().Add(-staleAfter)); err != nil && !errors.Is(err, fs.ErrNotExist) &&
+		!errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) {
 		return nil, fmt.Errorf("open store in %s: %w", dir, err)
 	}
 	return s, nil
@@ -103,6 +105,9 @@ func (s *Store) create(ctx context.Context, key string, data []byte) error {
 	}
 	path := s.path(key)
 	dir := filepath.Dir(path)
+	if err := os.MkdirAll(filepath.Join(s.root, TempDir), 0o777); err != nil {
+		return classifyCreate(err)
+	}
 	temp := filepath.Join(s.root, TempDir, rand.Text())
 	if err := writeSynced(temp, data); err != nil {
 		return classifyCreate(errors.Join(err, removeIfThere(temp)))

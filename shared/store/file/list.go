@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"tapedeck.dev/tapedeck/shared/store"
 )
@@ -111,13 +112,13 @@ func (s *Store) walk(ctx context.Context, dir, prefix, startAfter string, visit 
 }
 
 // readDir reads the entries of a directory of the store in the byte order of the keys below: "a-b", "a.b", "a/", since
-// '/' sorts behind '-' and '.'; the order of the names alone is "a", "a-b", "a.b". One that is not there is empty.
+// '/' sorts behind '-' and '.'; the order of the names alone is "a", "a-b", "a.b". One that is not there, or is an object, is empty.
 func (s *Store) readDir(ctx context.Context, dir string) ([]fs.DirEntry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(filepath.Join(s.root, filepath.FromSlash(dir)))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
 	if err != nil {
