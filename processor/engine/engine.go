@@ -1,0 +1,249 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"tapedeck.dev/tapedeck/processor/pipeline"
+	"tapedeck.dev/tapedeck/processor/value"
+	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/segment"
+)
+
+// TP names one input log.
+type TP = record.TopicPartition
+
+// NoTime is the event time, or watermark, before any.
+const NoTime = -1 << 62
+
+// Schemas finds writer schemas by wire-format id. known is false where the id is decided to be unknown (the record is poison).
+// An error (registry down, not decided yet) makes Feed stop before the record, with that error wrapped.
+type Schemas interface {
+	Writer(tp TP, offset int64, id int) (s segment.Schema, known bool, err error)
+}
+
+// ErrNotReady is wrapped by Feed's errors that are worth repeating later.
+var ErrNotReady = errors.New("not ready")
+
+// Kind of an output.
+type Kind int
+
+// Kinds of outputs.
+const (
+	Result Kind = iota
+	Late
+	Future
+	Poison
+)
+
+func (k Kind) String() string { return [...]string{"results", "late", "future", "poison"}[k] }
+
+// Output is one record to write; Record.Topic is the live run's topic name (a session maps it), Offset is unset.
+type Output struct {
+	Kind   Kind
+	Record record.Record
+}
+
+// Floor is the decision that from Offset on partition's watermark is at least W (event time, ms).
+type Floor struct {
+	TP
+	Offset int64
+	W      int64
+}
+
+// Commit is what must be stored with a partition's committed position so that a restart continues without a seam.
+type Commit struct {
+	Position int64 // next offset to read
+	Low      int64 // oldest offset that an open window needs (≤ Position; where none, the offset to go on reading at); a restart reads from here
+	MaxAtLow int64 // maximum event time of the records below Low, NoTime for none
+	Emitted  int64 // W through which every closing has been handed out by Take, NoTime for none
+}
+
+// Engine holds the state of one pipeline. Not safe for concurrent use.
+type Engine struct {
+	p       *pipeline.Pipeline
+	schemas Schemas
+	parts   map[TP]*partition
+	floors  map[TP][]Floor // by offset; of partitions that are not there yet
+	merged  *shard         // nil: keyed, each partition has its own
+	sources map[string]*source
+	shape   shape
+	late    lateRule
+	stats   Stats
+	misuse  error // a broken promise of the caller; Feed returns it from then on
+
+	// Scratch of the record at hand.
+	key     []byte
+	args    []value.Value
+	scratch *pipeline.Scratch
+}
+
+// source is a pipeline source with its decoder and a row to decode into.
+type source struct {
+	*pipeline.Source
+	decoder decoder
+	row     []value.Value
+}
+
+// New makes an engine. floors are all floors known from the decision log; each is applied when its partition has been read to its offset.
+// For keyed pipelines partition p of every source co-partitions and each closes alone.
+func New(p *pipeline.Pipeline, schemas Schemas, floors []Floor) (*Engine, error) {
+	e := &Engine{p: p, schemas: schemas, parts: map[TP]*partition{}, floors: map[TP][]Floor{}, sources: map[string]*source{},
+		shape: newShape(p), late: lateByOwnPartition, args: make([]value.Value, len(p.Aggregates)), scratch: pipeline.NewScratch()}
+	if !p.Keyed {
+		e.merged = newShard()
+	}
+	for i := range p.Source {
+		s := &p.Source[i]
+		d, err := newDecoder(s)
+		if err != nil {
+			return nil, fmt.Errorf("prepare source %s: %w", s.Topic, err)
+		}
+		e.sources[s.Topic] = &source{Source: s, decoder: d, row: make([]value.Value, s.Slots)}
+	}
+	for _, f := range floors {
+		e.floors[f.TP] = append(e.floors[f.TP], f)
+	}
+	for _, list := range e.floors {
+		slices.SortStableFunc(list, func(a, b Floor) int { return cmp.Compare(a.Offset, b.Offset) })
+	}
+	return e, nil
+}
+
+// AddPartition begins a partition. at is its start: a fresh one has Position = Low = first offset, MaxAtLow = Emitted = NoTime; a restarted one what Commit gave.
+// Feeding begins at at.Low; outputs that were handed out before the commit (side outputs below Position, closings ≤ Emitted) are not handed out again.
+//
+// A merged pipeline knows its partition set before the first Feed. A partition that appears later needs a floor at its first offset of at least the
+// current W (Watermark), decided before: without it Feed refuses the partition's records.
+func (e *Engine) AddPartition(tp TP, at Commit) {
+	src, ok := e.sources[tp.Topic]
+	if !ok {
+		e.misused("add partition %s: no source of pipeline %s", tp, e.p.Name)
+		return
+	}
+	if e.parts[tp] != nil {
+		e.misused("add partition %s: added before", tp)
+		return
+	}
+	sh := e.merged
+	if sh == nil {
+		sh = newShard()
+	}
+	p := &partition{tp: tp, source: src, shard: sh, index: len(sh.parts), pos: at.Low, maxTime: at.MaxAtLow, floor: NoTime,
+		floors: e.floors[tp], handedOut: at.Position}
+	delete(e.floors, tp)
+	sh.parts = append(sh.parts, p)
+	sh.emitted = max(sh.emitted, at.Emitted)
+	e.parts[tp] = p
+	p.applyFloors()
+}
+
+// RemovePartition drops a partition's state (keyed pipelines, after a rebalance). Floors that lie ahead of it are forgotten as well. The
+// partitions of a merged pipeline share their state: after a rebalance it needs a new engine, and Feed says so.
+func (e *Engine) RemovePartition(tp TP) {
+	p := e.parts[tp]
+	switch {
+	case p == nil:
+	case e.merged != nil:
+		e.misused("remove partition %s: a merged pipeline needs a new engine", tp)
+	default:
+		for _, w := range p.shard.windows {
+			e.stats.OpenWindows--
+			e.stats.StateBytes -= w.bytes
+		}
+		delete(e.parts, tp)
+	}
+}
+
+// AddFloor adds a floor decided now; Offset must be ≥ the partition's position.
+func (e *Engine) AddFloor(f Floor) {
+	list := e.floors[f.TP]
+	p := e.parts[f.TP]
+	if p != nil {
+		if f.Offset < p.pos {
+			e.misused("floor of %s at offset %d: the partition has been read to %d", f.TP, f.Offset, p.pos)
+			return
+		}
+		list = p.floors
+	}
+	i, _ := slices.BinarySearchFunc(list, f.Offset+1, func(f Floor, offset int64) int { return cmp.Compare(f.Offset, offset) })
+	list = slices.Insert(slices.Clip(list), i, f)
+	if p == nil {
+		e.floors[f.TP] = list
+		return
+	}
+	p.floors = list
+	p.applyFloors()
+}
+
+// Feed takes consecutive records of one partition, in offset order, from its position on (older ones are ignored). It returns how many it took; fewer than
+// len(recs) only with an error. Keys, values and headers of records that become side outputs are kept, not copied, until Take.
+func (e *Engine) Feed(tp TP, recs []record.Record) (int, error) {
+	if e.misuse != nil {
+		return 0, e.misuse
+	}
+	p := e.parts[tp]
+	if p == nil {
+		return 0, fmt.Errorf("feed %s: the partition was not added", tp)
+	}
+	if w := p.watermark(); w < p.shard.closed {
+		return 0, fmt.Errorf("feed %s: windows are closed through %d and the partition's watermark is %s: a partition that appears late needs a floor at its first offset",
+			tp, p.shard.closed, timeText(w))
+	}
+	for i := range recs {
+		r := &recs[i]
+		if r.Offset < p.pos {
+			continue
+		}
+		p.advance(r.Offset)
+		if err := e.take(p, r); err != nil {
+			return i, fmt.Errorf("feed %s offset %d: %w", tp, r.Offset, err)
+		}
+		p.advance(r.Offset + 1)
+		e.stats.Records++
+	}
+	return len(recs), nil
+}
+
+// Advance moves a partition's position to next, past offsets that hold no record.
+func (e *Engine) Advance(tp TP, next int64) {
+	if p := e.parts[tp]; p != nil {
+		p.advance(next)
+	}
+}
+
+// Position returns the next offset to read of tp.
+func (e *Engine) Position(tp TP) int64 {
+	if p := e.parts[tp]; p != nil {
+		return p.pos
+	}
+	return 0
+}
+
+// Watermark returns W (merged) or w_p (keyed) and, for merged, the partition that holds it back.
+func (e *Engine) Watermark(tp TP) (w int64, heldBy TP) {
+	if e.merged != nil {
+		return e.merged.watermark()
+	}
+	if p := e.parts[tp]; p != nil {
+		return p.watermark(), tp
+	}
+	return NoTime, tp
+}
+
+// Stats counts since New: records fed, results, late, future, poison handed out, open windows, bytes of state (about).
+type Stats struct {
+	Records, Results, Late, Future, Poison int64
+	OpenWindows, StateBytes                int64
+}
+
+// Stats returns the counters.
+func (e *Engine) Stats() Stats { return e.stats }
+
+func (e *Engine) misused(format string, args ...any) {
+	if e.misuse == nil {
+		e.misuse = fmt.Errorf(format, args...)
+	}
+}

@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"tapedeck.dev/tapedeck/processor/agg"
+)
+
+// shard is the windows that close together, and the partitions whose minimum closes them: all of a merged pipeline, one of a keyed one.
+type shard struct {
+	parts   []*partition
+	windows map[int64]*window // open ones, by end
+	last    *window           // the one used last
+	closed  int64             // every window with end ≤ closed has been closed in this run
+	emitted int64             // … and handed out, in this run or before the restart
+}
+
+// window is one open window.
+type window struct {
+	end    int64
+	groups map[string]*group
+	needs  []need // by partition index; shorter where the last partitions have none
+	bytes  int64
+}
+
+// group is one key's state.
+type group struct {
+	key  string // canonical JSON
+	accs []agg.Acc
+}
+
+// need is the first record of one partition that a window holds: a restart must read from there.
+type need struct {
+	offset  int64 // −1: none
+	maxTime int64 // M_p before that record
+}
+
+func newShard() *shard { return &shard{windows: map[int64]*window{}, closed: NoTime, emitted: NoTime} }
+
+// watermark is the minimum of the partitions', and the partition that holds it (the first by topic and partition where several do).
+func (s *shard) watermark() (w int64, heldBy TP) {
+	w = NoTime
+	for i, p := range s.parts {
+		if pw := p.watermark(); i == 0 || pw < w || pw == w && p.tp.Less(heldBy) {
+			w, heldBy = pw, p.tp
+		}
+	}
+	return w, heldBy
+}
+
+// window returns the open window that ends at end.
+func (e *Engine) window(s *shard, end int64) *window {
+	if s.last != nil && s.last.end == end {
+		return s.last
+	}
+	w := s.windows[end]
+	if w == nil {
+		w = &window{end: end, groups: map[string]*group{}, bytes: 256}
+		s.windows[end] = w
+		e.stats.OpenWindows++
+		e.stats.StateBytes += w.bytes
+	}
+	s.last = w
+	return w
+}
+
+// add adds the record at hand (e.key, e.args) at p's position to the window that ends at end.
+func (e *Engine) add(p *partition, end int64) {
+	if s := p.shard; s.closed < end && end <= s.emitted {
+		return // re-read after a restart: this window was handed out before it
+	}
+	w := e.window(p.shard, end)
+	for len(w.needs) <= p.index {
+		w.needs = append(w.needs, need{offset: -1})
+	}
+	if n := &w.needs[p.index]; n.offset < 0 {
+		*n = need{p.pos, p.maxTime}
+	}
+	g := w.groups[string(e.key)]
+	if g == nil {
+		g = &group{key: string(e.key), accs: make([]agg.Acc, len(e.p.Aggregates))}
+		w.groups[g.key] = g
+		n := int64(2*len(g.key) + 100 + 112*len(g.accs))
+		w.bytes += n
+		e.stats.StateBytes += n
+	}
+	for i := range g.accs {
+		e.p.Aggregates[i].Func.Add(&g.accs[i], e.args[i])
+	}
+}
+
+// close takes out the windows with end ≤ w, in order.
+func (e *Engine) close(s *shard, w int64) []*window {
+	var done []*window
+	for end, win := range s.windows {
+		if end <= w {
+			done = append(done, win)
+		}
+	}
+	slices.SortFunc(done, func(a, b *window) int {
+		if a.end < b.end {
+			return -1
+		}
+		return 1
+	})
+	for _, win := range done {
+		delete(s.windows, win.end)
+		e.stats.OpenWindows--
+		e.stats.StateBytes -= win.bytes
+	}
+	s.last = nil
+	return done
+}
+
+// sorted returns the groups in the order of their keys' canonical bytes.
+func (w *window) sorted() []*group {
+	list := make([]*group, 0, len(w.groups))
+	for _, g := range w.groups {
+		list = append(list, g)
+	}
+	slices.SortFunc(list, func(a, b *group) int { return strings.Compare(a.key, b.key) })
+	return list
+}
