@@ -1,0 +1,201 @@
+package kafka
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
+	"go.uber.org/zap"
+)
+
+// ConsumerConfig configures a Consumer.
+type ConsumerConfig struct {
+	Client
+	GroupID         string        // "" for a consumer without a group (Start only; a private id is made up for librdkafka)
+	Isolation       string        // read_committed (default) or read_uncommitted
+	SessionTimeout  time.Duration // 0: librdkafka's default
+	QueuedMaxBytes  int           // bound on librdkafka's prefetch per consumer, in bytes; 0: 64 MiB
+	MaxBatchRecords int           // per Batch; 0: 1000
+}
+
+// Consumer fetches. Poll, Start, Stop, Pause, Resume and Subscribe are called from one goroutine; Commit, Committed,
+// GroupMetadata and Watermarks may be called from others. Close comes last.
+//
+// A partition is handed to librdkafka only at Start, with the position. So nothing is fetched before, and no committed
+// position or reset policy is ever asked. Stop and Pause are librdkafka's pause: it drops what was prefetched and, by a version
+// that it raises before the call returns, whatever is still on its way. Start after Stop, and Resume, are a seek to the exact
+// position followed by librdkafka's resume.
+type Consumer struct {
+	c        *kafka.Consumer
+	admin    *kafka.AdminClient // on the same connections
+	log      *zap.Logger
+	logs     <-chan struct{}
+	group    string // "" without a group
+	maxBatch int
+
+	parts map[TP]*partition
+	last  *partition // of the last record, which is likely that of the next
+	out   *collector // being filled; nil outside Poll
+	left  []Event    // arose outside Poll, handed over by the next
+
+	ops sync.WaitGroup // Commit, Committed and Watermarks under way
+
+	mu         sync.Mutex
+	closed     bool
+	subscribed bool
+	owned      map[TP]bool // in a group: what it gave us
+}
+
+// partition is what the consumer knows of one partition. next is the heart of it: the offset of the next record to be handed
+// over, whatever librdkafka has prefetched.
+type partition struct {
+	tp    TP
+	next  int64
+	epoch int32 // of the record before next
+
+	active bool // between Start and Stop
+	paused bool // by Pause
+
+	assigned  bool // librdkafka has it
+	libPaused bool // librdkafka holds it back; the flag outlives an assignment
+
+	failures int       // refused positions in a row (recover.go)
+	retryAt  time.Time // when to ask again; zero: nothing to do
+	reason   error     // of the last failure
+}
+
+// NewConsumer makes a consumer; it does not wait for a broker (see Admin.Ping). Auto-commit is off, auto.offset.reset=error,
+// enable.partition.eof=true, cooperative-sticky.
+func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
+	m, err := cfg.settings()
+	if err != nil {
+		return nil, fmt.Errorf("configure kafka consumer: %w", err)
+	}
+	kc, err := kafka.NewConsumer(&m)
+	if err != nil {
+		return nil, wrap(err, "configure kafka consumer")
+	}
+	admin, err := kafka.NewAdminClientFromConsumer(kc)
+	if err != nil {
+		return nil, errors.Join(wrap(err, "configure kafka consumer"), kc.Close())
+	}
+	c := &Consumer{
+		c: kc, admin: admin, log: cfg.logger(), group: cfg.GroupID, maxBatch: cfg.MaxBatchRecords,
+		parts: map[TP]*partition{}, owned: map[TP]bool{},
+	}
+	if c.maxBatch <= 0 {
+		c.maxBatch = 1000
+	}
+	c.logs = forwardLogs(kc.Logs(), c.log)
+	return c, nil
+}
+
+// settings returns librdkafka's configuration.
+func (cfg ConsumerConfig) settings() (kafka.ConfigMap, error) {
+	m, err := cfg.config()
+	if err != nil {
+		return nil, err
+	}
+	group := cfg.GroupID
+	if group == "" {
+		var b [8]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return nil, err
+		}
+		group = "tapedeck-private-" + hex.EncodeToString(b[:])
+	}
+	isolation := cfg.Isolation
+	switch isolation {
+	case "":
+		isolation = "read_committed"
+	case "read_committed", "read_uncommitted":
+	default:
+		return nil, fmt.Errorf("isolation %q is neither read_committed nor read_uncommitted", isolation)
+	}
+	queued := cfg.QueuedMaxBytes
+	if queued <= 0 {
+		queued = 64 << 20
+	}
+	for k, v := range map[string]any{
+		"group.id":                        group,
+		"enable.auto.commit":              false,
+		"enable.auto.offset.store":        false,
+		"auto.offset.reset":               "error",
+		"enable.partition.eof":            true,
+		"isolation.level":                 isolation,
+		"partition.assignment.strategy":   "cooperative-sticky",
+		"go.application.rebalance.enable": true,
+		"check.crcs":                      true,
+		"allow.auto.create.topics":        false,
+		// The default of 1000 ms stalls a consumer with a backlog for a second each time the queue is full.
+		"fetch.queue.backoff.ms":     1,
+		"queued.min.messages":        1_000_000,
+		"queued.max.messages.kbytes": max(1, queued/1024),
+		// One answer may hold this much beyond the queue's bound.
+		"fetch.max.bytes": 16 << 20,
+	} {
+		m[k] = v
+	}
+	if cfg.SessionTimeout > 0 {
+		ms := int(cfg.SessionTimeout.Milliseconds())
+		m["session.timeout.ms"] = ms
+		m["heartbeat.interval.ms"] = max(1, min(3000, ms/3))
+	}
+	return m, cfg.override(m, refusedConsumer)
+}
+
+// Subscribe joins the group for exactly these topics; call again to change them.
+func (c *Consumer) Subscribe(topics []string) error {
+	if c.group == "" {
+		return errors.New("subscribe: this consumer has no group")
+	}
+	c.mu.Lock()
+	c.subscribed = true
+	c.mu.Unlock()
+	var err error
+	if len(topics) == 0 {
+		err = c.c.Unsubscribe()
+	} else {
+		err = c.c.SubscribeTopics(topics, c.rebalance)
+	}
+	return wrap(err, "subscribe group %s to %d topics", c.group, len(topics))
+}
+
+// begin registers a call that may run beside Poll, so that Close waits for it.
+func (c *Consumer) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.ops.Add(1)
+	return nil
+}
+
+// Close waits for calls under way and leaves the group.
+func (c *Consumer) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.mu.Unlock()
+	c.ops.Wait()
+	err := c.c.Close()
+	<-c.logs
+	return wrap(err, "close kafka consumer")
+}
+
+// emit adds an event to what Poll returns; outside Poll it is kept for the next.
+func (c *Consumer) emit(e Event) {
+	if c.out != nil {
+		c.out.add(e)
+		return
+	}
+	c.left = append(c.left, e)
+}

@@ -1,0 +1,213 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
+
+	"tapedeck.dev/tapedeck/shared/record"
+)
+
+// Producer produces to exact partitions, keeping order per partition (idempotent). Timestamps are as given. Its methods are
+// called from one goroutine.
+type Producer struct {
+	p       *kafka.Producer
+	txID    string
+	logs    <-chan struct{}
+	reports chan struct{} // closed when the last delivery report has been counted
+	closed  bool
+
+	mu    sync.Mutex
+	sent  int64         // accepted by librdkafka
+	acked int64         // of sent: reported back, delivered or not
+	err   error         // first delivery error
+	wake  chan struct{} // closed and replaced when acked grows
+}
+
+// NewProducer makes a producer; txID "" means without transactions. txTimeout bounds the broker's patience with an open
+// transaction; 0: one minute.
+func NewProducer(cfg Client, txID string, txTimeout time.Duration) (*Producer, error) {
+	m, err := cfg.config()
+	if err != nil {
+		return nil, fmt.Errorf("configure kafka producer: %w", err)
+	}
+	for k, v := range map[string]any{
+		"enable.idempotence":           true,
+		"acks":                         "all",
+		"linger.ms":                    5,
+		"queue.buffering.max.messages": 100_000,
+		"queue.buffering.max.kbytes":   64 << 10,
+		// The broker's max.message.bytes decides, not the client's default of 1 MB.
+		"message.max.bytes":         100 << 20,
+		"go.delivery.reports":       true,
+		"go.delivery.report.fields": "none",
+		"go.events.channel.size":    1000,
+		"go.produce.channel.size":   1,
+	} {
+		m[k] = v
+	}
+	if txID != "" {
+		if txTimeout <= 0 {
+			txTimeout = time.Minute
+		}
+		m["transactional.id"] = txID
+		m["transaction.timeout.ms"] = int(txTimeout.Milliseconds())
+	}
+	if err := cfg.override(m, refusedProducer); err != nil {
+		return nil, fmt.Errorf("configure kafka producer: %w", err)
+	}
+	kp, err := kafka.NewProducer(&m)
+	if err != nil {
+		return nil, wrap(err, "configure kafka producer")
+	}
+	p := &Producer{p: kp, txID: txID, reports: make(chan struct{}), wake: make(chan struct{})}
+	p.logs = forwardLogs(kp.Logs(), cfg.logger())
+	go p.countReports()
+	return p, nil
+}
+
+// countReports counts delivery reports and keeps the first error; it ends when Close closes the channel.
+func (p *Producer) countReports() {
+	defer close(p.reports)
+	for ev := range p.p.Events() {
+		switch e := ev.(type) {
+		case *kafka.Message:
+			p.mu.Lock()
+			p.acked++
+			if err := e.TopicPartition.Error; err != nil && p.err == nil {
+				p.err = wrap(err, "produce to %s", tpOf(e.TopicPartition))
+			}
+			close(p.wake)
+			p.wake = make(chan struct{})
+			p.mu.Unlock()
+		case kafka.Error:
+			if e.IsFatal() {
+				p.mu.Lock()
+				if p.err == nil {
+					p.err = wrap(e, "kafka producer")
+				}
+				p.mu.Unlock()
+			}
+		}
+	}
+}
+
+// state returns the sticky error, how many records are on their way, and a channel that is closed when that changes.
+func (p *Producer) state() (err error, inFlight int64, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err, p.sent - p.acked, p.wake
+}
+
+// Send queues r to its Topic and Partition with its Key, Value, Headers and Timestamp (Offset and TimestampType are ignored).
+// It blocks while the queue is full. A delivery error is returned by the next Send, Flush or CommitTx, and stays until AbortTx.
+//
+// ErrCannotProduce, and nothing is queued, where librdkafka would silently send something else: it takes a timestamp of 0 for
+// "now" (−1, "none", is sent as it is), one beyond the year 2262 overflows, and a header key ends at a zero byte.
+func (p *Producer) Send(ctx context.Context, r *record.Record) error {
+	if err := producible(r); err != nil {
+		return fmt.Errorf("produce to %s: %w", r.TP(), err)
+	}
+	m := &kafka.Message{
+		TopicPartition: kafka.TopicPartition{Topic: &r.Topic, Partition: r.Partition},
+		Key:            r.Key, Value: r.Value, Timestamp: time.UnixMilli(r.Timestamp),
+	}
+	if len(r.Headers) > 0 {
+		m.Headers = make([]kafka.Header, len(r.Headers))
+		for i, h := range r.Headers {
+			m.Headers[i] = kafka.Header{Key: h.Key, Value: h.Value}
+		}
+	}
+	for {
+		err, inFlight, changed := p.state()
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("produce to %s: %w", r.TP(), err)
+		}
+		// Counted before it is queued: its report may come before Produce returns.
+		p.add(1)
+		err = p.p.Produce(m, nil)
+		if err == nil {
+			return nil
+		}
+		p.add(-1)
+		if errorCode(err) != kafka.ErrQueueFull || inFlight == 0 {
+			return wrap(err, "produce to %s", r.TP())
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (p *Producer) add(n int64) {
+	p.mu.Lock()
+	p.sent += n
+	p.mu.Unlock()
+}
+
+// producible refuses what would be changed on the way.
+func producible(r *record.Record) error {
+	const lastMs = math.MaxInt64 / 1_000_000
+	switch {
+	case r.Topic == "" || r.Partition < 0:
+		return fmt.Errorf("%w: no topic or partition", ErrCannotProduce)
+	case r.Timestamp == 0:
+		return fmt.Errorf("%w: its timestamp is 0, for which this client would send the current time", ErrCannotProduce)
+	case r.Timestamp < -lastMs || r.Timestamp > lastMs:
+		return fmt.Errorf("%w: its timestamp %d ms is out of this client's range", ErrCannotProduce, r.Timestamp)
+	}
+	for _, h := range r.Headers {
+		if strings.IndexByte(h.Key, 0) >= 0 {
+			return fmt.Errorf("%w: the header key %q holds a zero byte", ErrCannotProduce, h.Key)
+		}
+	}
+	return nil
+}
+
+// Flush waits until all that was sent is acknowledged.
+func (p *Producer) Flush(ctx context.Context) error {
+	for {
+		err, inFlight, changed := p.state()
+		if err != nil {
+			return err
+		}
+		if inFlight == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d records to be acknowledged: %w", inFlight, flushError(ctx.Err()))
+		}
+	}
+}
+
+// flushError: a deadline that passes while records wait means that no broker took them.
+func flushError(err error) error {
+	if kinds := kindsOf(err); len(kinds) > 0 {
+		return fmt.Errorf("%w: %w", kinds[0], err)
+	}
+	return err
+}
+
+// Close ends the producer without waiting for unsent records (an open transaction is left to be fenced or timed out).
+func (p *Producer) Close() {
+	if p.closed {
+		return
+	}
+	p.closed = true
+	// Without this, closing would try to deliver for as long as message.timeout.ms.
+	_ = p.p.Purge(kafka.PurgeQueue | kafka.PurgeInFlight | kafka.PurgeNonBlocking)
+	p.p.Close()
+	<-p.reports
+	<-p.logs
+}
