@@ -36,15 +36,18 @@ type Object struct {
 type Store interface {
 	// Create writes data at key if and only if nothing is there (If-None-Match: *). nil: created by this call. It is not
 	// retried inside (a retry could meet its own first try): the chain decides. Errors: ErrExists, ErrUnknown,
-	// ErrNotAllowed, ErrInvalid, or the context's.
+	// ErrNotAllowed, ErrInvalid, or the context's, which is ErrUnknown as well if it ended while the request was under way.
+	// CheckKey says which keys are valid.
 	Create(ctx context.Context, key string, data []byte) error
-	// Get returns the whole object. Errors: ErrNotFound, ErrNotAllowed, or another after bounded retries.
+	// Get returns the whole object. Errors: ErrNotFound, ErrNotAllowed, ErrInvalid (also for a key that CheckKey refuses), the
+	// context's, or another after bounded retries.
 	Get(ctx context.Context, key string) ([]byte, error)
 	// GetRange returns the bytes [off, off+n) of the object, fewer where it ends sooner (an empty slice where off ≥ size),
 	// and the size of the whole object in bytes. off ≥ 0, n > 0. Errors as Get.
 	GetRange(ctx context.Context, key string, off, n int64) (data []byte, size int64, err error)
 	// List returns up to max objects whose key starts with prefix and is > startAfter ("" = from the beginning), in
-	// ascending byte order of the key, and whether more follow. max ≤ 0 or > 1000 means 1000. One store call.
+	// ascending byte order of the key, and whether more follow. max ≤ 0 or > 1000 means 1000. After a full page of 1000 some
+	// servers say more where nothing follows: the next page is empty then. One store call.
 	List(ctx context.Context, prefix, startAfter string, max int) (objs []Object, more bool, err error)
 	// ListDirs returns the distinct next path elements (without the delimiter '/') below prefix, which is "" or ends in
 	// '/', in ascending byte order; objects directly below prefix are not shown. It pages by itself.

@@ -92,6 +92,9 @@ func (s *Store) Create(ctx context.Context, key string, data []byte) error {
 
 // Get is store.Store's.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := store.CheckKey(key); err != nil {
+		return nil, fmt.Errorf("get: %w", err)
+	}
 	return call(ctx, s, store.OpGet, key, func(b *bucket, full string) ([]byte, error) {
 		data, ok := b.data[full]
 		if !ok {
@@ -105,6 +108,9 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 func (s *Store) GetRange(ctx context.Context, key string, off, n int64) ([]byte, int64, error) {
 	if off < 0 || n <= 0 {
 		return nil, 0, fmt.Errorf("get %s: range of %d bytes at %d: %w", key, n, off, store.ErrInvalid)
+	}
+	if err := store.CheckKey(key); err != nil {
+		return nil, 0, fmt.Errorf("get: %w", err)
 	}
 	type part struct {
 		data []byte

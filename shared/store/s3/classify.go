@@ -56,8 +56,9 @@ func (a answer) String() string {
 
 // Codes that S3 answers under status 400, with another meaning than "this request is wrong".
 var (
-	deniedCodes  = []string{"ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed"}
+	deniedCodes  = []string{"ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "XAdminUserNotFound"}
 	timeoutCodes = []string{"RequestTimeout", "IncompleteBody", "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"}
+	absentCodes  = []string{"NoSuchKey", "NotFound", "NoSuchVersion", "UnknownError", ""} // a HEAD has no body to name one
 	// The store found other bytes than the request announced: it does not understand the framing or the checksum.
 	checksumCodes = []string{"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "InvalidChunkSizeError", "MissingContentLength", "NotImplemented", "InvalidRequest", "InvalidArgument", "MalformedTrailerError"}
 	regionCodes   = []string{"AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect", "Redirect", "IllegalLocationConstraintException"}
@@ -120,11 +121,12 @@ func (s *Store) readError(ctx context.Context, op, key string, err error) error 
 		return fail(nil, rootText(err))
 	case a.code == "NoSuchBucket":
 		return fail(store.ErrNotFound, fmt.Sprintf("bucket %s does not exist (%s)", s.o.Bucket, a))
-	case a.status == http.StatusNotFound && !a.html:
-		return fail(store.ErrNotFound, a.String())
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusProxyAuthRequired,
 		a.status < 500 && slices.Contains(deniedCodes, a.code):
 		return fail(store.ErrNotAllowed, a.String()+"; check credentials, and the rights s3:GetObject and s3:ListBucket")
+	// Absence is believed to S3 alone, not to a proxy that knows no such page.
+	case a.status == http.StatusNotFound && !a.html && slices.Contains(absentCodes, a.code):
+		return fail(store.ErrNotFound, a.String())
 	case slices.Contains(regionCodes, a.code), a.status/100 == 3:
 		return fail(store.ErrInvalid, a.String()+"; check region and endpoint of the address")
 	case slices.Contains(timeoutCodes, a.code):

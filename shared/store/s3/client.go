@@ -96,7 +96,7 @@ func newClient(ctx context.Context, o Options) (*awss3.Client, *http.Transport, 
 		s.RetryMaxAttempts = 0
 		s.Retryer = retry.NewStandard(func(r *retry.StandardOptions) {
 			r.MaxAttempts = readAttempts
-			r.MaxBackoff = maxBackoff
+			r.MaxBackoff = o.maxBackoff
 		})
 		switch o.Checksum {
 		case ChecksumWhenRequired, ChecksumNone:

@@ -18,10 +18,13 @@ func (s *Store) List(ctx context.Context, prefix, startAfter string, max int) ([
 	if err := s.ready(ctx, store.OpList, prefix); err != nil {
 		return nil, false, err
 	}
+	size := store.PageSize(max)
 	in := &awss3.ListObjectsV2Input{
-		Bucket:  aws.String(s.o.Bucket),
-		Prefix:  aws.String(s.prefix + prefix),
-		MaxKeys: aws.Int32(int32(store.PageSize(max))),
+		Bucket: aws.String(s.o.Bucket),
+		Prefix: aws.String(s.prefix + prefix),
+		// One more than asked for tells whether more follow: at the end of a full page some stores announce more where only
+		// keys with another prefix come. 1000 is the most that S3 lists.
+		MaxKeys: aws.Int32(int32(min(size+1, 1000))),
 	}
 	last := ""
 	if startAfter != "" {
@@ -41,9 +44,15 @@ func (s *Store) List(ctx context.Context, prefix, startAfter string, max int) ([
 					prefix, s, key, last, store.ErrInvalid)
 			}
 			last = key
+			if key == s.prefix {
+				continue // a "folder" that a console has made
+			}
 			objs = append(objs, store.Object{Key: key[len(s.prefix):], Size: aws.ToInt64(row.Size)})
 		}
 		more := aws.ToBool(out.IsTruncated)
+		if len(objs) > size {
+			objs, more = objs[:size], true
+		}
 		if len(objs) > 0 || !more {
 			return objs, more, nil
 		}

@@ -56,6 +56,8 @@ type Options struct {
 	// AccessKey, SecretKey and SessionToken are used instead of the SDK's chain where AccessKey is set. No address can
 	// carry them.
 	AccessKey, SecretKey, SessionToken string
+
+	maxBackoff time.Duration // longest pause between the requests of a read; 0 = maxBackoff. Tests shorten it.
 }
 
 // An option of the address.

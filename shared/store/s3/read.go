@@ -39,8 +39,8 @@ func (s *Store) fetch(ctx context.Context, key string, r *byteRange) (part, erro
 		if err == nil || !errors.Is(err, errBroken) || try == readAttempts || ctx.Err() != nil {
 			return p, err
 		}
-		// Full jitter, doubling from 100 ms, as the SDK waits between requests.
-		wait := time.NewTimer(time.Duration(rand.Int64N(int64(100*time.Millisecond) << try)))
+		// A random part of a bound that doubles, as the SDK waits between requests.
+		wait := time.NewTimer(time.Duration(rand.Int64N(int64(min(s.o.maxBackoff, 250*time.Millisecond<<try)))))
 		select {
 		case <-wait.C:
 		case <-ctx.Done():

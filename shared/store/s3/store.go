@@ -51,6 +51,9 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.Checksum == "" {
 		o.Checksum = ChecksumAuto
 	}
+	if o.maxBackoff <= 0 {
+		o.maxBackoff = maxBackoff
+	}
 	o.Prefix = strings.Trim(o.Prefix, "/")
 	client, transport, err := newClient(ctx, o)
 	if err != nil {
@@ -111,6 +114,9 @@ func sendOnce(o *awss3.Options) {
 
 // Get is store.Store's.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := s.checkKey(key); err != nil {
+		return nil, fmt.Errorf("get: %w", err)
+	}
 	if err := s.ready(ctx, store.OpGet, key); err != nil {
 		return nil, err
 	}
@@ -125,6 +131,9 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 func (s *Store) GetRange(ctx context.Context, key string, off, n int64) ([]byte, int64, error) {
 	if off < 0 || n <= 0 {
 		return nil, 0, fmt.Errorf("get %s: range of %d bytes at %d: %w", key, n, off, store.ErrInvalid)
+	}
+	if err := s.checkKey(key); err != nil {
+		return nil, 0, fmt.Errorf("get: %w", err)
 	}
 	if err := s.ready(ctx, store.OpGetRange, key); err != nil {
 		return nil, 0, err

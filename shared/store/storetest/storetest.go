@@ -29,7 +29,7 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"CreateOnce", testCreateOnce},
 		{"CreateRace", testCreateRace},
-		{"CreateBadKey", testCreateBadKey},
+		{"BadKey", testBadKey},
 		{"GetRange", testGetRange},
 		{"EmptyObject", testEmptyObject},
 		{"LargeObject", testLargeObject},
@@ -120,13 +120,19 @@ func testCreateRace(t *testing.T, open Open) {
 	}
 }
 
-func testCreateBadKey(t *testing.T, open Open) {
+func testBadKey(t *testing.T, open Open) {
 	s := open(t, "bad-key")
 	for _, key := range []string{
 		"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a\x00b", "a\nb", "a\xffb", strings.Repeat("a", 1025),
 	} {
 		if err := s.Create(t.Context(), key, []byte("x")); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("create of key %.20q: %v, want ErrInvalid", key, err)
+		}
+		if _, err := s.Get(t.Context(), key); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("get of key %.20q: %v, want ErrInvalid", key, err)
+		}
+		if _, _, err := s.GetRange(t.Context(), key, 0, 1); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("range of key %.20q: %v, want ErrInvalid", key, err)
 		}
 	}
 	objs, more, err := s.List(t.Context(), "", "", 0)
