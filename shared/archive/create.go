@@ -86,6 +86,7 @@ type creation struct {
 	looking bool  // the next step is a look
 	answer  answer
 	answerr error // of the last put
+	saw     seen  // by the last look since, else notLooked
 	looks   int   // that showed nothing after "exists"
 	tail    Tail  // what holds the name, once known
 }
@@ -110,8 +111,8 @@ func (a *Archive) newCreation(h *segment.Header, data []byte) (*creation, error)
 func (c *creation) step(ctx context.Context) (action, error) {
 	if !c.looking {
 		c.answerr = c.a.st.Create(ctx, c.key, c.data)
-		c.answer = classify(ctx, c.answerr)
-		then := decide(c.answer, notLooked)
+		c.answer, c.saw = classify(ctx, c.answerr), notLooked
+		then := decide(c.answer, c.saw)
 		if then == confirm {
 			c.tail = Tail{Header: c.h, Size: int64(len(c.data))}
 		}
@@ -119,6 +120,7 @@ func (c *creation) step(ctx context.Context) (action, error) {
 		return then, c.answerr
 	}
 	saw, err := c.look(ctx)
+	c.saw = saw
 	if ctx.Err() != nil && saw == lookFailed {
 		return stop, fmt.Errorf("outcome unknown: %w", context.Cause(ctx))
 	}
