@@ -7,23 +7,21 @@ import (
 	"tapedeck.dev/tapedeck/processor/pipeline"
 )
 
-// Outputs returns the topics that a pipeline writes, by role: "results", and "late", "future", "poison", or
-// "late.<source topic>" and so on where there are several sources. partitions is the number of partitions of each source
-// topic: a side output has as many as its source, and so have the results of a keyed pipeline.
+// Outputs returns the topics that a pipeline writes, by role: results, late, future, poison. partitions is the number of partitions of
+// each source topic: a side output has as many as its source (the largest, where there are several), and so have the results of a keyed
+// pipeline.
 func Outputs(p *pipeline.Pipeline, partitions map[string]int32) map[string]Spec {
+	var side int32
+	for _, s := range p.Source {
+		side = max(side, partitions[s.Topic])
+	}
 	n := p.Output.Partitions
 	if p.Keyed {
-		n = partitions[p.Source[0].Topic]
+		n = side
 	}
 	m := map[string]Spec{engine.Result.String(): {Name: p.Output.Topic, Partitions: n}}
 	for _, k := range []engine.Kind{engine.Late, engine.Future, engine.Poison} {
-		for _, s := range p.Source {
-			role := k.String()
-			if len(p.Source) > 1 {
-				role += "." + s.Topic
-			}
-			m[role] = Spec{Name: p.Output.Topic + "." + role, Partitions: partitions[s.Topic], Grow: !p.Keyed}
-		}
+		m[k.String()] = Spec{Name: engine.SideTopic(p, k), Partitions: side, Grow: !p.Keyed}
 	}
 	return m
 }
