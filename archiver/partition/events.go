@@ -96,12 +96,8 @@ type Put struct{ Segment *Sealed }
 // Commit stores a position in the group.
 type Commit struct {
 	Offset   int64
-	Epoch    int32
 	Metadata string
 }
-
-// Hold asks for the owner to look at Held again: it changed.
-type Hold struct{}
 
 // Abandon: the answer of the worker that runs, if one does, is not wanted any more; end it.
 type Abandon struct{}
@@ -121,7 +117,6 @@ func (Fetch) isAction()     {}
 func (StopFetch) isAction() {}
 func (Put) isAction()       {}
 func (Commit) isAction()    {}
-func (Hold) isAction()      {}
 func (Abandon) isAction()   {}
 func (Note) isAction()      {}
 func (LostRange) isAction() {}

@@ -106,6 +106,7 @@ func (p *Partition) take(now time.Duration, r *record.Record) (acts []Action, ok
 	if err != nil {
 		return append(acts, p.stop(Refused, err)...), false
 	}
+	p.truncated, p.failures = 0, 0
 	p.open.records++
 	p.position = r.Offset + 1
 	p.holdSomething(now)
@@ -132,6 +133,7 @@ func (p *Partition) onEnd(now time.Duration, offset int64) []Action {
 	if p.state != Fetching {
 		return nil
 	}
+	p.truncated, p.failures = 0, 0
 	p.logEnd = max(p.logEnd, offset)
 	if offset > p.position {
 		p.position = offset

@@ -70,7 +70,8 @@ const (
 	maxSchemaIDs    = 1024 // per segment: binary values that only look like the wire format must not flood the registry
 	beyondEndTries  = 3    // tail beyond the log's end: tries before that is a truncation
 	beyondEndPause  = 2 * time.Second
-	afterErrorPause = time.Second
+	afterErrorPause = time.Second // doubled each time
+	maxErrorPause   = 30 * time.Second
 )
 
 // Sealed is a segment that waits for its put: an open one whose end is decided.
@@ -117,9 +118,11 @@ type Partition struct {
 	open     *open
 	sealed   []*Sealed // [0] is being put while putting
 	putting  bool
-	held     bool // by us, because of sealed
 	position int64
-	tries    int // recoveries that found the tail beyond the log's end
+
+	tries     int // recoveries in a row that found the tail beyond the log's end
+	truncated int // fetches in a row that found the log truncated
+	failures  int // fetches in a row that failed
 
 	logStart, logEnd int64 // as last seen; −1 unknown
 	segments         int64 // confirmed by this instance
@@ -162,7 +165,7 @@ func (p *Partition) On(now time.Duration, ev Event) []Action {
 		return p.onOutOfRange(now, e)
 	case FetchFailed:
 		if p.state == Checking || p.state == Fetching {
-			return p.restart(afterErrorPause, e.Err)
+			return p.fetchFailed(e.Err)
 		}
 	case PutDone:
 		return p.onPutDone(now, e)
@@ -191,8 +194,8 @@ func (p *Partition) TP() kafka.TP { return p.tp }
 // State returns the state.
 func (p *Partition) State() State { return p.state }
 
-// Held reports whether the partition wants its fetching held back.
-func (p *Partition) Held() bool { return p.held }
+// Held reports whether fetching is to wait for the store.
+func (p *Partition) Held() bool { return len(p.sealed) > maxSealed }
 
 // Putting reports whether a put is under way.
 func (p *Partition) Putting() bool { return p.putting }
@@ -244,7 +247,7 @@ type Status struct {
 // Status returns a copy.
 func (p *Partition) Status() Status {
 	s := Status{TP: p.tp, State: p.state, Reason: p.reason, Error: p.lastErr, TopicID: p.id.TopicID, Archived: p.confirmed, Position: p.position,
-		LogStart: p.logStart, LogEnd: p.logEnd, Lag: -1, OpenStart: -1, Sealed: len(p.sealed), Putting: p.putting, Held: p.held,
+		LogStart: p.logStart, LogEnd: p.logEnd, Lag: -1, OpenStart: -1, Sealed: len(p.sealed), Putting: p.putting, Held: p.Held(),
 		Segments: p.segments, Records: p.records}
 	if p.logEnd >= 0 && p.state != Recovering {
 		s.Lag = max(0, p.logEnd-p.confirmed)

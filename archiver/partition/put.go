@@ -21,7 +21,7 @@ func (p *Partition) seal(next int64, cause Cause) []Action {
 		SchemaIDs: slices.Sorted(maps.Keys(o.ids)), memBytes: w.MemBytes(),
 	})
 	p.openAt(next)
-	return append(p.putNext(), p.rehold()...)
+	return p.putNext()
 }
 
 // putNext hands out the oldest sealed segment. Exactly one is out at a time: a second create before the first is confirmed could
@@ -36,15 +36,6 @@ func (p *Partition) putNext() []Action {
 	return []Action{Put{s}}
 }
 
-// rehold decides whether fetching waits for the store.
-func (p *Partition) rehold() []Action {
-	if held := len(p.sealed) > maxSealed; held != p.held {
-		p.held = held
-		return []Action{Hold{}}
-	}
-	return nil
-}
-
 func (p *Partition) onPutDone(now time.Duration, e PutDone) []Action {
 	if !p.putting {
 		return nil
@@ -52,7 +43,7 @@ func (p *Partition) onPutDone(now time.Duration, e PutDone) []Action {
 	p.putting = false
 	done := p.sealed[0]
 	h := e.Tail.Header
-	commit := Commit{Offset: h.Next, Epoch: h.LastEpoch, Metadata: FormatHint(h.Start)}
+	commit := Commit{Offset: h.Next, Metadata: FormatHint(h.Start)}
 	if e.Adopted {
 		note := Note{"warn", fmt.Sprintf("fenced or overtaken: another archiver wrote segment %d to %d first; going on behind it", h.Start, h.Next-1), nil}
 		if p.state == Stopped {
@@ -72,6 +63,5 @@ func (p *Partition) onPutDone(now time.Duration, e PutDone) []Action {
 	p.sealed = p.sealed[1:]
 	p.segments++
 	p.records += done.Records
-	acts := append([]Action{commit}, p.putNext()...)
-	return append(acts, p.rehold()...)
+	return append([]Action{commit}, p.putNext()...)
 }

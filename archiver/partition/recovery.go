@@ -149,7 +149,19 @@ func (p *Partition) restart(after time.Duration, err error) []Action {
 
 // drop forgets the buffers. The answer of a put under way is not for this state any more (Abandon).
 func (p *Partition) drop() {
-	p.open, p.sealed, p.putting, p.held = nil, nil, false, false
+	p.open, p.sealed, p.putting = nil, nil, false
+}
+
+// fetchFailed begins again, more and more slowly; a log that stays truncated is another one.
+func (p *Partition) fetchFailed(err error) []Action {
+	if errors.Is(err, kafka.ErrTruncated) {
+		if p.truncated++; p.truncated >= beyondEndTries {
+			return p.stop(Diverged, fmt.Errorf("%w; the archive is left as it is", err))
+		}
+	}
+	pause := min(afterErrorPause<<min(p.failures, 10), maxErrorPause)
+	p.failures++
+	return p.restart(pause, err)
 }
 
 var errTopicID = errors.New("the topic was deleted and created again: its id in Kafka is not the one that is archived; archive the new one under another topics.dir or store")

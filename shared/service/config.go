@@ -156,7 +156,7 @@ func (c *Config) String(name string) string { return c.get(name, String).raw }
 // Int returns an Int, or the number of bytes of a Bytes setting; 0 where it is empty.
 func (c *Config) Int(name string) int64 {
 	s := c.get(name, Int, Bytes)
-	n, _ := parseBytes(s.raw)
+	n, _ := ParseBytes(s.raw)
 	if c.byName[name].Kind == Int {
 		n, _ = parseInt(s.raw)
 	}

@@ -18,8 +18,8 @@ var byteUnits = []struct {
 	{"B", 1},
 }
 
-// parseBytes reads a number of bytes, with or without a unit (KiB, MiB, GiB, TiB; kB, MB, GB, TB).
-func parseBytes(s string) (int64, error) {
+// ParseBytes reads a Bytes setting: a number of bytes, with or without a unit (KiB, MiB, GiB, TiB; kB, MB, GB, TB).
+func ParseBytes(s string) (int64, error) {
 	num, factor := strings.TrimSpace(s), int64(1)
 	for _, u := range byteUnits {
 		if rest, ok := strings.CutSuffix(num, u.suffix); ok {
@@ -81,7 +81,7 @@ func (k Key) check(raw string) error {
 	case Int:
 		_, err = parseInt(raw)
 	case Bytes:
-		_, err = parseBytes(raw)
+		_, err = ParseBytes(raw)
 	case Bool:
 		_, err = parseBool(raw)
 	case Duration:

@@ -1,0 +1,265 @@
+package archiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tapedeck.dev/tapedeck/shared/archive"
+	"tapedeck.dev/tapedeck/shared/kafka"
+	"tapedeck.dev/tapedeck/shared/schema"
+	"tapedeck.dev/tapedeck/shared/service"
+	"tapedeck.dev/tapedeck/shared/store"
+	"tapedeck.dev/tapedeck/shared/store/storeurl"
+)
+
+const (
+	// stuckAfter is how long the poll loop may not turn before /healthz fails.
+	stuckAfter     = 60 * time.Second
+	shutdownBound  = 8 * time.Second // within the 10 s that a container has by default
+	lastCommit     = 5 * time.Second
+	maxPrefetch    = 64 << 20 // bytes, of librdkafka's queue
+	clientID       = "tapedeck-archiver"
+	minCreateRetry = 200 * time.Millisecond
+	maxCreateRetry = 10 * time.Second
+)
+
+// Run is the archiver as a service: it checks what it needs, then archives until ctx ends.
+func Run(ctx context.Context, f *service.Frame) (err error) {
+	set, err := ReadSettings(f.Config)
+	if err != nil {
+		return err
+	}
+	st, err := storeurl.Open(ctx, f.Config.String("store"))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	registry, err := openRegistry(f.Config)
+	if err != nil {
+		return err
+	}
+	a, err := New(set, Parts{Store: st, TopicsDir: f.Config.String("topics.dir"), Registry: registry, Log: f.Log, Metrics: f.Metrics})
+	if err != nil {
+		return err
+	}
+	if registry != nil {
+		if err := f.AtStart(ctx, "schema.registry.url", registry.Ping); err != nil {
+			return err
+		}
+	}
+	if err := f.AtStart(ctx, "store", a.CheckStore); err != nil {
+		return err
+	}
+	if err := f.AtStart(ctx, "bootstrap.servers", a.CheckKafka); err != nil {
+		return err
+	}
+	f.Ready, f.Health, f.Status = a.Ready, a.Health, func() any { return a.Status() }
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return f.Serve(ctx) })
+	g.Go(func() error { return a.Archive(ctx) })
+	return g.Wait()
+}
+
+// openRegistry returns nil where none is configured.
+func openRegistry(c *service.Config) (*schema.Registry, error) {
+	url := c.String("schema.registry.url")
+	if url == "" {
+		return nil, nil
+	}
+	user, password, _ := strings.Cut(c.String("schema.registry.basic.auth.user.info"), ":")
+	r, err := schema.NewRegistry(schema.Config{URL: url, User: user, Password: password, CAFile: c.String("schema.registry.ssl.ca.location")})
+	if err != nil {
+		return nil, fmt.Errorf("schema.registry.url: %w", err)
+	}
+	return r, nil
+}
+
+// Parts are what an Archiver works with. Registry may be nil.
+type Parts struct {
+	Store     store.Store
+	TopicsDir string
+	Registry  *schema.Registry
+	Log       *zap.Logger
+	Metrics   prometheus.Registerer
+}
+
+// Archiver copies topics to one archive.
+type Archiver struct {
+	set   Settings
+	parts Parts
+	arc   *archive.Archive
+	m     *metrics
+
+	loop atomic.Pointer[loop]
+}
+
+// New makes an archiver; it connects to nothing.
+func New(set Settings, p Parts) (*Archiver, error) {
+	if p.TopicsDir == "" {
+		return nil, errors.New("topics.dir must not be empty")
+	}
+	return &Archiver{set: set, parts: p, arc: archive.Open(p.Store, p.TopicsDir), m: newMetrics(p.Metrics)}, nil
+}
+
+// CheckStore probes the store and refuses a prefix with foreign objects.
+func (a *Archiver) CheckStore(ctx context.Context) error {
+	err := archive.Probe(ctx, a.parts.Store)
+	if err == nil {
+		err = a.arc.CheckForeign(ctx)
+	}
+	if errors.Is(err, archive.ErrForeign) || errors.Is(err, store.ErrInvalid) {
+		return service.Permanent(err)
+	}
+	return err
+}
+
+// CheckKafka waits until a broker answers.
+func (a *Archiver) CheckKafka(ctx context.Context) (err error) {
+	admin, err := kafka.NewAdmin(a.adminClient())
+	if err != nil {
+		return service.Permanent(err)
+	}
+	defer admin.Close()
+	return admin.Ping(ctx)
+}
+
+func (a *Archiver) adminClient() kafka.Client {
+	return kafka.Client{Bootstrap: a.set.Bootstrap, ClientID: clientID, Overrides: a.set.Admin, Log: a.parts.Log.Named("kafka")}
+}
+
+// Archive joins the group and archives until ctx ends. Creates in flight may finish for a bounded time then; no new one is begun.
+func (a *Archiver) Archive(ctx context.Context) (err error) {
+	admin, err := kafka.NewAdmin(a.adminClient())
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	cluster, err := admin.ClusterID(ctx)
+	if err != nil {
+		return fmt.Errorf("read the cluster's id: %w", err)
+	}
+	if cluster == "" {
+		return errors.New("Kafka tells no cluster id: such a cluster cannot be archived")
+	}
+	cons, err := kafka.NewConsumer(a.consumerConfig())
+	if err != nil {
+		return err
+	}
+	// Leaves the group; members left take over at once instead of after the session's end.
+	defer func() { err = errors.Join(err, cons.Close()) }()
+
+	jobCtx, endJobs := context.WithCancel(context.WithoutCancel(ctx))
+	defer endJobs()
+	var owned atomic.Pointer[[]kafka.TP]
+	box := &inbox{}
+	com := newCommitter(cons, a.parts.Log, a.m)
+	w := &workers{
+		cons: cons, admin: admin, arc: a.arc, registry: a.parts.Registry, clusterID: cluster, isolation: a.set.Isolation,
+		policy: archive.RetryPolicy{Min: orDefault(a.set.MinRetry, minCreateRetry), Max: orDefault(a.set.MaxRetry, maxCreateRetry)},
+		log:    a.parts.Log, m: a.m, trouble: &trouble{},
+		recoveries: semaphore.NewWeighted(parallelRecoveries), puts: semaphore.NewWeighted(parallelPuts),
+	}
+	l := &loop{
+		set: a.set, log: a.parts.Log, m: a.m, cons: cons, work: w, com: com, inbox: box, owned: &owned, began: time.Now(),
+		parts: map[kafka.TP]*assigned{}, lastJob: map[kafka.TP]chan struct{}{},
+		newAssignment: func() (context.Context, context.CancelFunc) { return context.WithCancel(jobCtx) },
+	}
+	l.pub.at = time.Now()
+	l.pub.status = Status{Group: a.set.Group, ClusterID: cluster, Store: a.parts.Store.String(), Partitions: []PartitionStatus{}}
+	a.loop.Store(l)
+
+	var helpers sync.WaitGroup
+	helpCtx, endHelpers := context.WithCancel(context.WithoutCancel(ctx))
+	wat := &watcher{admin: admin, store: a.parts.Store, sel: a.set.Topics, every: a.set.Refresh, log: a.parts.Log, inbox: box, owned: &owned}
+	helpers.Go(func() { wat.run(helpCtx) })
+	helpers.Go(func() { com.run(helpCtx) })
+
+	err = l.run(ctx)
+	l.finish(endJobs, orDefault(a.set.ShutdownIn, shutdownBound))
+	endHelpers()
+	helpers.Wait()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastCommit)
+	defer cancel()
+	if !com.flush(last) {
+		a.parts.Log.Info("the newest positions were not stored in the group; the archive holds them")
+	}
+	return err
+}
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return def
+}
+
+func (a *Archiver) consumerConfig() kafka.ConsumerConfig {
+	over := map[string]string{
+		// New partitions are found as fast as new topics.
+		"topic.metadata.refresh.interval.ms": fmt.Sprint(max(a.set.Refresh.Milliseconds(), 100)),
+	}
+	for k, v := range a.set.Consumer {
+		over[k] = v
+	}
+	return kafka.ConsumerConfig{
+		Client:         kafka.Client{Bootstrap: a.set.Bootstrap, ClientID: clientID, Overrides: over, Log: a.parts.Log.Named("kafka")},
+		GroupID:        a.set.Group,
+		Isolation:      a.set.Isolation,
+		QueuedMaxBytes: int(min(maxPrefetch, max(a.set.MaxMemory/4, 1<<20))),
+	}
+}
+
+// Status says what the archiver does.
+func (a *Archiver) Status() Status {
+	l := a.loop.Load()
+	if l == nil {
+		return Status{}
+	}
+	l.pub.mu.Lock()
+	defer l.pub.mu.Unlock()
+	return l.pub.status
+}
+
+// Ready reports that partitions were assigned (or that no topic matches yet) and that nothing waits for the store.
+func (a *Archiver) Ready() error {
+	l := a.loop.Load()
+	if l == nil {
+		return errors.New("starting")
+	}
+	l.pub.mu.Lock()
+	s := l.pub.status
+	l.pub.mu.Unlock()
+	switch {
+	case s.Topics == nil:
+		return errors.New("looking for topics")
+	case len(s.Topics) > 0 && !s.Assigned:
+		return errors.New("waiting for the group to assign partitions")
+	}
+	return l.work.trouble.any()
+}
+
+// Health fails where the poll loop does not turn.
+func (a *Archiver) Health() error {
+	l := a.loop.Load()
+	if l == nil {
+		return nil
+	}
+	l.pub.mu.Lock()
+	at := l.pub.at
+	l.pub.mu.Unlock()
+	if d := time.Since(at); d > stuckAfter {
+		return fmt.Errorf("the poll loop has not turned for %s", d.Round(time.Second))
+	}
+	return nil
+}

@@ -1,0 +1,462 @@
+package archiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"tapedeck.dev/tapedeck/archiver/partition"
+	"tapedeck.dev/tapedeck/shared/kafka"
+)
+
+const (
+	pollWait       = 50 * time.Millisecond // bounds how late an answer of a worker is seen
+	snapshotEvery  = 200 * time.Millisecond
+	groupErrorRest = 30 * time.Second // between two log lines of the same text
+)
+
+// answer of a worker.
+type answer struct {
+	to  *assigned
+	job int
+	ev  partition.Event
+}
+
+// assigned is a partition that the group gave to this process, for as long as it does.
+type assigned struct {
+	p      *partition.Partition
+	log    *zap.Logger
+	newJob func() (context.Context, context.CancelFunc) // contexts of its workers; they end when it is revoked
+	cancel context.CancelFunc
+
+	job       int                // number of the newest worker; answers of older ones are dropped
+	endJob    context.CancelFunc // nil where none was started
+	paused    bool               // the consumer holds it back
+	fetching  bool               // the consumer was started
+	restarted bool               // started or stopped since the last Poll: what that Poll returned of it is stale
+}
+
+// loop owns the consumer and the partitions. All of its methods run in one goroutine.
+type loop struct {
+	set   Settings
+	log   *zap.Logger
+	m     *metrics
+	cons  *kafka.Consumer
+	work  *workers
+	com   *committer
+	inbox *inbox
+	owned *atomic.Pointer[[]kafka.TP]
+	began time.Time
+
+	parts   map[kafka.TP]*assigned
+	lastJob map[kafka.TP]chan struct{} // closed when the newest worker of the partition is gone; outlives an assignment
+	jobs    sync.WaitGroup
+	// newAssignment gives contexts that outlive the loop's, so that creates in flight can finish.
+	newAssignment func() (context.Context, context.CancelFunc)
+	ending        bool // no new puts
+	topics        []string
+	overCap       bool
+	everHad       bool // partitions were assigned once
+
+	groupErr   string
+	groupErrAt time.Time
+
+	pub published
+}
+
+// published is what other goroutines read.
+type published struct {
+	mu     sync.Mutex
+	at     time.Time // of the newest turn of the loop
+	status Status
+}
+
+// Status is the archiver's part of /status.
+type Status struct {
+	Group       string   `json:"group"`
+	ClusterID   string   `json:"clusterId"`
+	Store       string   `json:"store"`
+	Topics      []string `json:"topics"`
+	Assigned    bool     `json:"assigned"` // partitions were given to this process at least once
+	MemoryBytes int64    `json:"memoryBytes"`
+	MemoryHeld  bool     `json:"memoryHeld"` // fetching waits for memory
+	GroupError  string   `json:"lastGroupError,omitempty"`
+
+	Partitions []PartitionStatus `json:"partitions"`
+}
+
+// PartitionStatus is a partition's status with what its worker waits out.
+type PartitionStatus struct {
+	partition.Status
+	Waiting string `json:"waitingFor,omitempty"`
+}
+
+func (l *loop) now() time.Duration { return time.Since(l.began) }
+
+// run polls until ctx ends or the consumer is beyond help.
+func (l *loop) run(ctx context.Context) error {
+	for {
+		evs, err := l.cons.Poll(ctx, pollWait)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("poll kafka: %w", err)
+		}
+		for _, a := range l.parts {
+			a.restarted = false
+		}
+		for _, ev := range evs {
+			if err := l.event(ev); err != nil {
+				return err
+			}
+		}
+		l.messages()
+		for _, a := range l.parts {
+			l.on(a, partition.Tick{})
+		}
+		l.memory()
+		for tp, a := range l.parts {
+			l.applyHold(tp, a)
+		}
+		l.publish(false)
+	}
+}
+
+func (l *loop) event(ev kafka.Event) error {
+	switch e := ev.(type) {
+	case kafka.Batch:
+		if a := l.fresh(e.TP); a != nil {
+			l.on(a, partition.Records{Records: e.Records})
+		}
+	case kafka.EndOfPartition:
+		if a := l.fresh(e.TP); a != nil {
+			l.on(a, partition.End{Offset: e.Offset})
+		}
+	case kafka.OutOfRange:
+		if a := l.fresh(e.TP); a != nil {
+			a.fetching = false
+			l.on(a, partition.OutOfRange{LogStart: e.LogStart, LogEnd: e.LogEnd})
+		}
+	case kafka.PartitionError:
+		if a := l.fresh(e.TP); a != nil {
+			a.fetching = false
+			l.on(a, partition.FetchFailed{Err: e.Err})
+		}
+	case kafka.Assigned:
+		l.everHad = true
+		l.m.rebalance.Inc()
+		l.log.Info("partitions assigned", zap.Int("count", len(e.Partitions)), zap.Stringers("partitions", e.Partitions))
+		for _, tp := range e.Partitions {
+			l.assign(tp)
+		}
+		l.ownedChanged()
+	case kafka.Revoked:
+		l.m.rebalance.Inc()
+		l.log.Info("partitions revoked", zap.Int("count", len(e.Partitions)), zap.Bool("lost", e.Lost), zap.Stringers("partitions", e.Partitions))
+		for _, tp := range e.Partitions {
+			l.revoke(tp)
+		}
+		l.com.forget(e.Partitions)
+		l.ownedChanged()
+	case kafka.GroupError:
+		return l.groupError(e.Err)
+	}
+	return nil
+}
+
+func (l *loop) groupError(err error) error {
+	if errors.Is(err, kafka.ErrFatal) {
+		return fmt.Errorf("kafka consumer: %w", err)
+	}
+	l.m.groupErrs.Inc()
+	if text := err.Error(); text != l.groupErr || time.Since(l.groupErrAt) > groupErrorRest {
+		l.groupErr, l.groupErrAt = text, time.Now()
+		l.log.Warn("kafka consumer in trouble; it goes on trying", zap.Error(err))
+	}
+	return nil
+}
+
+// fresh returns a partition whose events are to be believed: not revoked, and not started or stopped since the Poll that returned
+// them. A stale batch behind a restart at a lower offset would look like a hole without data.
+func (l *loop) fresh(tp kafka.TP) *assigned {
+	if a := l.parts[tp]; a != nil && !a.restarted {
+		return a
+	}
+	return nil
+}
+
+func (l *loop) assign(tp kafka.TP) {
+	if l.parts[tp] != nil {
+		l.revoke(tp)
+	}
+	ctx, cancel := l.newAssignment()
+	p, acts := partition.New(tp, l.set.Partition)
+	a := &assigned{p: p, cancel: cancel, newJob: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+		log: l.log.With(zap.String("topic", tp.Topic), zap.Int32("partition", tp.Partition))}
+	l.parts[tp] = a
+	l.do(a, acts)
+}
+
+func (l *loop) revoke(tp kafka.TP) {
+	a := l.parts[tp]
+	if a == nil {
+		return
+	}
+	// The object of a create that is cut off here may still land. Whoever owns the partition next finds it at the tail, or is refused by it.
+	a.cancel()
+	delete(l.parts, tp)
+	l.work.trouble.clear(tp)
+	l.m.lag.DeleteLabelValues(tp.Topic, fmt.Sprint(tp.Partition))
+}
+
+func (l *loop) ownedChanged() {
+	tps := make([]kafka.TP, 0, len(l.parts))
+	for tp := range l.parts {
+		tps = append(tps, tp)
+	}
+	l.owned.Store(&tps)
+}
+
+// messages takes what workers and watcher have found.
+func (l *loop) messages() {
+	for _, m := range l.inbox.take() {
+		switch m := m.(type) {
+		case answer:
+			if tp := m.to.p.TP(); l.parts[tp] == m.to && m.to.job == m.job {
+				l.on(m.to, m.ev)
+			}
+		case topicsSeen:
+			l.topicsSeen(m)
+		case logRanges:
+			for tp, r := range m {
+				if a := l.parts[tp]; a != nil {
+					l.on(a, partition.LogRange{Start: r.Start, End: r.End})
+				}
+			}
+		}
+	}
+}
+
+func (l *loop) topicsSeen(m topicsSeen) {
+	for tp, a := range l.parts {
+		l.on(a, partition.TopicID{ID: m.ids[tp.Topic]})
+	}
+	if l.topics != nil && slices.Equal(m.selected, l.topics) {
+		return
+	}
+	if err := l.cons.Subscribe(m.selected); err != nil {
+		l.log.Error("subscribe; trying again", zap.Error(err))
+		return
+	}
+	l.log.Info("topics", zap.Strings("archived", m.selected), zap.Strings("before", l.topics))
+	l.topics = m.selected
+}
+
+func (l *loop) on(a *assigned, ev partition.Event) { l.do(a, a.p.On(l.now(), ev)) }
+
+// do carries out what a partition asks for.
+func (l *loop) do(a *assigned, acts []partition.Action) {
+	tp := a.p.TP()
+	for _, act := range acts {
+		switch act := act.(type) {
+		case partition.Recover:
+			l.start(a, func(ctx context.Context) partition.Event { return l.work.recover(ctx, tp, act.After) })
+		case partition.Put:
+			if !l.ending {
+				l.start(a, func(ctx context.Context) partition.Event { return l.work.put(ctx, act.Segment) })
+			}
+		case partition.Abandon:
+			a.job++
+			if a.endJob != nil {
+				a.endJob()
+			}
+			l.work.trouble.clear(tp)
+		case partition.Fetch:
+			a.restarted, a.paused = true, false
+			err := l.cons.Start(kafka.Position{TP: tp, Offset: act.Offset, LeaderEpoch: act.Epoch})
+			a.fetching = err == nil
+			switch {
+			case errors.Is(err, kafka.ErrFenced):
+				a.log.Debug("not started: it is being taken back", zap.Error(err))
+			case err != nil:
+				l.on(a, partition.FetchFailed{Err: err})
+				return
+			}
+		case partition.StopFetch:
+			a.restarted, a.fetching, a.paused = true, false, false
+			if err := l.cons.Stop(tp); err != nil {
+				a.log.Warn("stop fetching", zap.Error(err))
+			}
+		case partition.Commit:
+			l.com.add(tp, act.Offset, act.Metadata)
+		case partition.LostRange:
+			l.m.lost.WithLabelValues(tp.Topic).Add(float64(act.To - act.From))
+		case partition.Note:
+			note(a.log, act)
+		}
+	}
+}
+
+func note(log *zap.Logger, n partition.Note) {
+	fields := []zap.Field{}
+	if n.Err != nil {
+		fields = append(fields, zap.Error(n.Err))
+	}
+	switch n.Level {
+	case "error":
+		log.Error(n.Text, fields...)
+	case "warn":
+		log.Warn(n.Text, fields...)
+	default:
+		log.Info(n.Text, fields...)
+	}
+}
+
+// start runs the partition's next worker, which begins when the one before it, also of an earlier assignment, is gone: two creates of one
+// partition must never be in flight.
+func (l *loop) start(a *assigned, f func(context.Context) partition.Event) {
+	tp := a.p.TP()
+	a.job++
+	job := a.job
+	ctx, cancel := a.newJob()
+	a.endJob = cancel
+	before, done := l.lastJob[tp], make(chan struct{})
+	l.lastJob[tp] = done
+	l.jobs.Go(func() {
+		defer close(done)
+		defer cancel()
+		if before != nil {
+			<-before
+		}
+		if ev := f(ctx); ev != nil {
+			l.inbox.put(answer{a, job, ev})
+		}
+	})
+}
+
+// memory enforces the cap. Above it nothing is fetched any more until there is room again, and the largest open segments end, so that
+// what must leave is on its way to the store.
+func (l *loop) memory() {
+	var open, sealed int64
+	for _, a := range l.parts {
+		open += a.p.OpenBytes()
+		sealed += a.p.SealedBytes()
+	}
+	switch total := open + sealed; {
+	case total > l.set.MaxMemory:
+		l.overCap = true
+	case total < l.set.MaxMemory/10*9:
+		l.overCap = false
+	}
+	if l.overCap && open > l.set.MaxMemory/2 {
+		byOpen := make([]*assigned, 0, len(l.parts))
+		for _, a := range l.parts {
+			byOpen = append(byOpen, a)
+		}
+		slices.SortFunc(byOpen, func(a, b *assigned) int { return int(b.p.OpenBytes() - a.p.OpenBytes()) })
+		for _, a := range byOpen {
+			if open <= l.set.MaxMemory/2 {
+				break
+			}
+			before := a.p.OpenBytes()
+			l.on(a, partition.Squeeze{})
+			open -= before - a.p.OpenBytes()
+		}
+	}
+	l.m.memory.Set(float64(open + sealed))
+	l.pub.mu.Lock()
+	l.pub.status.MemoryBytes, l.pub.status.MemoryHeld = open+sealed, l.overCap
+	l.pub.mu.Unlock()
+}
+
+func (l *loop) applyHold(tp kafka.TP, a *assigned) {
+	if want := l.overCap || a.p.Held(); a.fetching && want != a.paused {
+		var err error
+		if want {
+			err = l.cons.Pause(tp)
+		} else {
+			err = l.cons.Resume(tp)
+		}
+		if err != nil {
+			a.log.Warn("hold back or go on", zap.Bool("hold", want), zap.Error(err))
+			return
+		}
+		a.paused = want
+	}
+}
+
+// publish shows other goroutines that the loop turns, and every so often what it holds.
+func (l *loop) publish(now bool) {
+	l.pub.mu.Lock()
+	defer l.pub.mu.Unlock()
+	if last := l.pub.at; !now && time.Since(last) < snapshotEvery {
+		return
+	}
+	l.pub.at = time.Now()
+	s := &l.pub.status
+	s.Topics, s.Assigned, s.GroupError = l.topics, l.everHad, l.groupErr
+	s.Partitions = make([]PartitionStatus, 0, len(l.parts))
+	counts := map[partition.State]int{}
+	held := 0
+	for tp, a := range l.parts {
+		ps := PartitionStatus{Status: a.p.Status(), Waiting: l.work.trouble.of(tp)}
+		ps.Held = a.paused
+		s.Partitions = append(s.Partitions, ps)
+		counts[ps.State]++
+		if a.paused {
+			held++
+		}
+		if ps.Lag >= 0 {
+			l.m.lag.WithLabelValues(tp.Topic, fmt.Sprint(tp.Partition)).Set(float64(ps.Lag))
+		}
+	}
+	slices.SortFunc(s.Partitions, func(a, b PartitionStatus) int {
+		if a.Less(b.TP) {
+			return -1
+		}
+		return 1
+	})
+	for _, st := range allStates {
+		l.m.states.WithLabelValues(string(st)).Set(float64(counts[st]))
+	}
+	l.m.stopped.Set(float64(counts[partition.Stopped]))
+	l.m.held.Set(float64(held))
+}
+
+// finish lets creates in flight finish within a bound, stores their positions, and drops the rest: an unfinished segment is still in Kafka.
+func (l *loop) finish(endJobs context.CancelFunc, bound time.Duration) {
+	l.ending = true
+	for _, a := range l.parts {
+		if !a.p.Putting() {
+			a.cancel() // recoveries
+		}
+	}
+	done := make(chan struct{})
+	go func() { l.jobs.Wait(); close(done) }()
+	t := time.NewTimer(bound)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+		l.log.Warn("creates in flight did not finish; their objects may still land", zap.Duration("bound", bound))
+	}
+	endJobs()
+	<-done
+	// Positions only: a partition that goes on from here would fetch, or begin a put.
+	for _, m := range l.inbox.take() {
+		ans, ok := m.(answer)
+		if !ok || l.parts[ans.to.p.TP()] != ans.to || ans.to.job != ans.job {
+			continue
+		}
+		if pd, ok := ans.ev.(partition.PutDone); ok {
+			l.com.add(ans.to.p.TP(), pd.Tail.Header.Next, partition.FormatHint(pd.Tail.Header.Start))
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package archiver
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tapedeck.dev/tapedeck/archiver/partition"
+	"tapedeck.dev/tapedeck/shared/service"
+)
+
+// DefaultListen is where the archiver serves HTTP: Connect's 8083 stays free for a parallel run.
+const DefaultListen = ":8183"
+
+// Keys are the archiver's settings.
+func Keys() []service.Key {
+	return append(service.CommonKeys(DefaultListen),
+		service.Key{Name: "bootstrap.servers", Required: true, Doc: "Kafka brokers to ask first, host:port, comma separated", Example: "127.0.0.1:9092"},
+		service.Key{Name: "store", Required: true, Doc: "the archive: s3://bucket/prefix?endpoint=…&region=…&path-style=true or file:///directory",
+			Example: "s3://tapedeck/archive?region=eu-central-1"},
+		service.Key{Name: "topics", Kind: service.List, Doc: "topics to archive, by name", Example: "trips, orders"},
+		service.Key{Name: "topics.regex", Check: checkRegex,
+			Doc: "topics to archive whose full name matches (RE2); internal topics and targets of replays are matched by name only"},
+		service.Key{Name: "topics.exclude", Check: checkRegex, Doc: "of the topics that topics.regex finds, leave out those whose full name matches (RE2)"},
+		service.Key{Name: "topics.refresh.ms", Kind: service.Int, Default: "2000", Check: atLeast(100), Doc: "how often to look for new topics and partitions, in ms, ≥ 100"},
+		service.Key{Name: "group.id", Default: "tapedeck-archiver", Doc: "consumer group; archivers of one group share the partitions", Example: "tapedeck-archiver"},
+		service.Key{Name: "flush.size", Kind: service.Int, Default: "100000", Check: atLeast(1), Doc: "records per segment, ≥ 1", Example: "100000"},
+		service.Key{Name: "segment.bytes", Kind: service.Bytes, Default: "64MiB", Check: bytesAtLeast(1), Doc: "encoded records per segment, uncompressed, in bytes"},
+		service.Key{Name: "rotate.interval.ms", Kind: service.Int, Default: "-1", Check: atLeast(-1),
+			Doc: "span of record timestamps per segment, in ms; -1 or 0: any"},
+		service.Key{Name: "rotate.age.ms", Kind: service.Int, Default: "60000", Check: atLeast(1),
+			Doc: "how long after its first record a segment is written at the latest, in ms, ≥ 1", Example: "60000"},
+		service.Key{Name: "codec", Default: "zstandard", OneOf: []string{"zstandard", "snappy", "deflate", "null"}, Doc: "compression of segments"},
+		service.Key{Name: "isolation.level", Default: "read_committed", OneOf: []string{"read_committed", "read_uncommitted"},
+			Doc: "what of transactions is archived; cannot change in an archive"},
+		service.Key{Name: "gap.policy", Default: "stop", OneOf: []string{"stop", "record"},
+			Doc: "when Kafka removed records that were not archived: stop the partition, or record the range as lost and go on"},
+		service.Key{Name: "start", Default: "earliest", OneOf: []string{"earliest", "latest"},
+			Doc: "where a partition without an archive begins; latest records what is below as not archived"},
+		service.Key{Name: "memory.max.bytes", Kind: service.Bytes, Default: "512MiB", Check: bytesAtLeast(1 << 20),
+			Doc: "bound on buffered records of all partitions, in bytes, ≥ 1MiB; beyond it segments end early and fetching waits"},
+	)
+}
+
+func checkRegex(s string) error {
+	if _, err := regexp.Compile(s); err != nil {
+		return fmt.Errorf("want an RE2 expression: %w", err)
+	}
+	return nil
+}
+
+func atLeast(bound int64) func(string) error {
+	return func(s string) error {
+		if n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64); err == nil && n < bound {
+			return fmt.Errorf("want at least %d", bound)
+		}
+		return nil
+	}
+}
+
+func bytesAtLeast(bound int64) func(string) error {
+	return func(s string) error {
+		if n, err := service.ParseBytes(s); err == nil && n < bound {
+			return fmt.Errorf("want at least %d bytes", bound)
+		}
+		return nil
+	}
+}
+
+// Settings are the archiver's own, resolved.
+type Settings struct {
+	Topics     Selection
+	Refresh    time.Duration
+	Group      string
+	Partition  partition.Config
+	MaxMemory  int64 // bytes
+	Isolation  string
+	Bootstrap  string
+	Consumer   map[string]string // passed to librdkafka
+	Admin      map[string]string
+	MinRetry   time.Duration // of a create; 0: 200 ms
+	MaxRetry   time.Duration // 0: 10 s
+	ShutdownIn time.Duration // creates in flight may finish for so long; 0: 8 s
+}
+
+// Selection says which topics are archived.
+type Selection struct {
+	Names   []string
+	Pattern *regexp.Regexp // of the full name; nil: none
+	Exclude *regexp.Regexp
+}
+
+// fullMatch compiles an expression that must match the whole of a name.
+func fullMatch(expr string) *regexp.Regexp {
+	if expr == "" {
+		return nil
+	}
+	return regexp.MustCompile(`\A(?:` + expr + `)\z`)
+}
+
+// ReadSettings reads a configuration of Keys.
+func ReadSettings(c *service.Config) (Settings, error) {
+	ms := func(name string) time.Duration { return time.Duration(c.Int(name)) * time.Millisecond }
+	s := Settings{
+		Topics:  Selection{Names: c.List("topics"), Pattern: fullMatch(c.String("topics.regex")), Exclude: fullMatch(c.String("topics.exclude"))},
+		Refresh: ms("topics.refresh.ms"),
+		Group:   c.String("group.id"),
+		Partition: partition.Config{
+			RotateAge: ms("rotate.age.ms"), Codec: c.String("codec"),
+			Gap: partition.GapPolicy(c.String("gap.policy")), Start: partition.StartPolicy(c.String("start")),
+			SchemaIDs: c.String("schema.registry.url") != "",
+		},
+		MaxMemory: c.Int("memory.max.bytes"),
+		Isolation: c.String("isolation.level"),
+		Bootstrap: c.String("bootstrap.servers"),
+		Consumer:  c.ClientOverrides("consumer"),
+		Admin:     c.ClientOverrides(""),
+	}
+	s.Partition.Rule.FlushSize = c.Int("flush.size")
+	s.Partition.Rule.SegmentBytes = c.Int("segment.bytes")
+	s.Partition.Rule.RotateIntervalMs = max(0, c.Int("rotate.interval.ms"))
+	switch {
+	case len(s.Topics.Names) == 0 && s.Topics.Pattern == nil:
+		return s, errors.New("nothing to archive: set topics or topics.regex")
+	case s.Topics.Exclude != nil && s.Topics.Pattern == nil:
+		return s, errors.New("topics.exclude has no meaning without topics.regex")
+	case s.Group == "":
+		return s, errors.New("group.id must not be empty")
+	}
+	slices.Sort(s.Topics.Names)
+	s.Topics.Names = slices.Compact(s.Topics.Names)
+	return s, nil
+}

@@ -1,0 +1,132 @@
+package archiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"tapedeck.dev/tapedeck/shared/kafka"
+	"tapedeck.dev/tapedeck/shared/store"
+)
+
+// replayTargets holds one object per topic that a replay writes to, named for the topic's id. Such a topic is archived only where it is
+// named: a pattern that matched it would archive the archive.
+const replayTargets = "_tapedeck/replay-targets/"
+
+// logRangeEvery is how often log ends are asked for.
+const logRangeEvery = 5 * time.Second
+
+// topicsSeen is what the watcher found.
+type topicsSeen struct {
+	selected []string          // sorted
+	ids      map[string]string // of all topics
+}
+
+// logRanges are the ranges in Kafka of the partitions that this process owns.
+type logRanges map[kafka.TP]kafka.LogRange
+
+// watcher looks for topics, their ids and log ends.
+type watcher struct {
+	admin  *kafka.Admin
+	store  store.Store
+	sel    Selection
+	every  time.Duration
+	log    *zap.Logger
+	inbox  *inbox
+	owned  *atomic.Pointer[[]kafka.TP]
+	target map[string]bool // topic id → a replay writes to it; for topics that a pattern found
+}
+
+func (w *watcher) run(ctx context.Context) {
+	w.target = map[string]bool{}
+	var ranges time.Time
+	for {
+		if err := w.topics(ctx); err != nil && ctx.Err() == nil {
+			w.log.Warn("look for topics", zap.Error(err))
+		}
+		if time.Since(ranges) >= logRangeEvery {
+			ranges = time.Now()
+			if err := w.ranges(ctx); err != nil && ctx.Err() == nil {
+				w.log.Debug("look for log ends", zap.Error(err))
+			}
+		}
+		if pause(ctx, w.every) != nil {
+			return
+		}
+	}
+}
+
+func (w *watcher) topics(ctx context.Context) error {
+	all, err := w.admin.Topics(ctx)
+	if err != nil {
+		return err
+	}
+	seen := topicsSeen{selected: []string{}, ids: make(map[string]string, len(all))}
+	for name, t := range all {
+		seen.ids[name] = t.ID
+		ok, err := w.selects(ctx, t)
+		if err != nil {
+			return err
+		}
+		if ok {
+			seen.selected = append(seen.selected, name)
+		}
+	}
+	slices.Sort(seen.selected)
+	w.inbox.put(seen)
+	return nil
+}
+
+func (w *watcher) selects(ctx context.Context, t kafka.Topic) (bool, error) {
+	if slices.Contains(w.sel.Names, t.Name) {
+		return true, nil
+	}
+	if !w.sel.Matches(t) {
+		return false, nil
+	}
+	if is, known := w.target[t.ID]; known {
+		return !is, nil
+	}
+	_, _, err := w.store.GetRange(ctx, replayTargets+t.ID, 0, 1)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return false, fmt.Errorf("ask whether a replay writes to topic %s: %w", t.Name, err)
+	}
+	w.target[t.ID] = err == nil
+	return err != nil, nil
+}
+
+// Matches reports whether the patterns select a topic. Internal topics are matched by name only.
+func (s Selection) Matches(t kafka.Topic) bool {
+	internal := t.Internal || len(t.Name) > 1 && t.Name[:2] == "__"
+	return !internal && s.Pattern != nil && s.Pattern.MatchString(t.Name) && (s.Exclude == nil || !s.Exclude.MatchString(t.Name))
+}
+
+func (w *watcher) ranges(ctx context.Context) error {
+	tps := w.owned.Load()
+	if tps == nil || len(*tps) == 0 {
+		return nil
+	}
+	r, err := w.admin.Offsets(ctx, *tps)
+	if err != nil {
+		return err
+	}
+	w.inbox.put(logRanges(r))
+	return nil
+}
+
+// pause waits, or returns the context's error.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,266 @@
+package archiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+
+	"tapedeck.dev/tapedeck/archiver/partition"
+	"tapedeck.dev/tapedeck/shared/archive"
+	"tapedeck.dev/tapedeck/shared/kafka"
+	"tapedeck.dev/tapedeck/shared/schema"
+	"tapedeck.dev/tapedeck/shared/segment"
+	"tapedeck.dev/tapedeck/shared/store"
+)
+
+const (
+	parallelRecoveries = 16
+	parallelPuts       = 64
+	// goneTries is how often a topic may be missing from the cluster's answer before it is taken for deleted: a broker that has
+	// just started, or just heard of a topic, answers so for a moment.
+	goneTries = 5
+
+	workerRetryMin = 200 * time.Millisecond
+	workerRetryMax = 10 * time.Second
+
+	registryBound = 5 * time.Second  // per segment
+	registryRest  = 10 * time.Second // after a registry that did not answer
+)
+
+// workers do what waits for Kafka's admin API, the store or the registry.
+type workers struct {
+	cons      *kafka.Consumer
+	admin     *kafka.Admin
+	arc       *archive.Archive
+	registry  *schema.Registry // nil: none
+	clusterID string
+	isolation string
+	policy    archive.RetryPolicy
+	log       *zap.Logger
+	m         *metrics
+	trouble   *trouble
+
+	recoveries, puts *semaphore.Weighted
+
+	mu           sync.Mutex
+	registryDown time.Time // not asked again before
+}
+
+var errTopicGone = errors.New("the topic is not in Kafka")
+
+// topicID reads the id that a topic has now.
+func (w *workers) topicID(ctx context.Context, topic string) (string, error) {
+	ts, err := w.admin.Topics(ctx, topic)
+	if err != nil {
+		return "", err
+	}
+	t, ok := ts[topic]
+	switch {
+	case !ok:
+		return "", fmt.Errorf("%w: %s", errTopicGone, topic)
+	case t.ID == "":
+		return "", fmt.Errorf("Kafka tells no id of topic %s: brokers before 2.8, or without topic ids, cannot be archived", topic)
+	}
+	return t.ID, nil
+}
+
+// backoff of the n-th failure in a row, n from 1.
+func backoff(n int) time.Duration { return min(workerRetryMin<<min(n-1, 10), workerRetryMax) }
+
+// recover finds out where a partition goes on. It repeats what may pass until ctx ends; then it returns nil.
+func (w *workers) recover(ctx context.Context, tp kafka.TP, after time.Duration) partition.Event {
+	if pause(ctx, after) != nil {
+		return nil
+	}
+	gone := 0
+	for n := 1; ; n++ {
+		ev, err := w.recoverOnce(ctx, tp)
+		switch {
+		case err == nil:
+			w.trouble.clear(tp)
+			return ev
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errTopicGone):
+			if gone++; gone >= goneTries {
+				return partition.RecoveryRefused{Reason: partition.Gone, Err: err}
+			}
+		}
+		if why, final := finalReason(err); final {
+			return partition.RecoveryRefused{Reason: why, Err: err}
+		}
+		w.trouble.set(tp, err)
+		w.log.Warn("recover; trying again", zap.Stringer("partition", tp), zap.Int("attempt", n), zap.Error(err))
+		if pause(ctx, backoff(n)) != nil {
+			return nil
+		}
+	}
+}
+
+func (w *workers) recoverOnce(ctx context.Context, tp kafka.TP) (partition.Event, error) {
+	if err := w.recoveries.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer w.recoveries.Release(1)
+	// The id is read before anything is fetched. Read again before each create it tells that all in between is of one log.
+	id, err := w.topicID(ctx, tp.Topic)
+	if err != nil {
+		return nil, err
+	}
+	committed, err := w.cons.Committed(ctx, []kafka.TP{tp})
+	if err != nil {
+		return nil, err
+	}
+	hint := int64(-1)
+	if c := committed[tp]; c.Offset >= 0 {
+		if h, err := partition.ParseHint(c.Metadata); err == nil {
+			hint = h
+		}
+	}
+	tail, err := w.arc.Tail(ctx, tp.Topic, tp.Partition, hint)
+	if err != nil {
+		return nil, fmt.Errorf("find the tail of %s in the archive: %w", tp, err)
+	}
+	// The log's end is read after the tail: another archiver may be at work, and a tail beyond the end would look like a truncation.
+	ranges, err := w.admin.Offsets(ctx, []kafka.TP{tp})
+	if err != nil {
+		return nil, err
+	}
+	return partition.Recovered{
+		Identity:  segment.LogIdentity{ClusterID: w.clusterID, TopicID: id, Topic: tp.Topic, Partition: tp.Partition, Isolation: w.isolation},
+		Tail:      tail,
+		Committed: committed[tp],
+		Log:       ranges[tp],
+	}, nil
+}
+
+// finalReason says whether an error of the archive is one that repeating does not cure.
+func finalReason(err error) (partition.Reason, bool) {
+	switch {
+	case errors.Is(err, archive.ErrOtherLog):
+		return partition.OtherLog, true
+	case errors.Is(err, archive.ErrForeign), errors.Is(err, archive.ErrBroken):
+		return partition.BrokenChain, true
+	case errors.Is(err, store.ErrInvalid):
+		return partition.Refused, true
+	}
+	return "", false
+}
+
+// put closes a sealed segment and brings it into the store. It repeats what may pass until ctx ends; then it returns nil, and the
+// object may be there or not.
+func (w *workers) put(ctx context.Context, s *partition.Sealed) partition.Event {
+	tp := kafka.TP{Topic: s.ID.Topic, Partition: s.ID.Partition}
+	if w.puts.Acquire(ctx, 1) != nil {
+		return nil
+	}
+	defer w.puts.Release(1)
+	began := time.Now()
+	if ev, ok := w.sameTopic(ctx, s); !ok {
+		return ev
+	}
+	data, h, err := s.Writer.Close(s.Next, s.Chain, w.schemas(ctx, s))
+	if err != nil {
+		return partition.PutFailed{Reason: partition.Refused, Err: err}
+	}
+	policy := w.policy
+	policy.OnRetry = func(key string, attempt int, err error) {
+		w.m.retries.Inc()
+		w.trouble.set(tp, err)
+		if attempt&(attempt-1) == 0 { // 1, 2, 4, 8, …: an outage of hours must not fill the log
+			w.log.Warn("create segment; trying again", zap.String("object", key), zap.Int("attempt", attempt), zap.Error(err))
+		}
+	}
+	out, err := w.arc.Create(ctx, h, data, policy)
+	if err != nil {
+		if why, final := finalReason(err); final {
+			return partition.PutFailed{Reason: why, Err: err}
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		return partition.PutFailed{Reason: partition.Refused, Err: err}
+	}
+	w.trouble.clear(tp)
+	w.m.putTime.Observe(time.Since(began).Seconds())
+	if out.Adopted {
+		w.m.adopted.Inc()
+	} else {
+		w.m.records.WithLabelValues(tp.Topic).Add(float64(s.Records))
+		w.m.segments.WithLabelValues(tp.Topic, string(s.Cause)).Inc()
+		w.m.bytes.WithLabelValues(tp.Topic).Add(float64(out.Tail.Size))
+		w.log.Debug("segment confirmed", zap.Stringer("partition", tp), zap.Int64("start", s.Start), zap.Int64("next", s.Next),
+			zap.Int64("records", s.Records), zap.Int64("bytes", out.Tail.Size), zap.String("cause", string(s.Cause)))
+	}
+	return partition.PutDone{Adopted: out.Adopted, Tail: out.Tail}
+}
+
+// sameTopic reads the topic's id once more. While Kafka does not answer nothing is created: an object of a topic that was created
+// again could not be taken back.
+func (w *workers) sameTopic(ctx context.Context, s *partition.Sealed) (partition.Event, bool) {
+	tp := kafka.TP{Topic: s.ID.Topic, Partition: s.ID.Partition}
+	gone := 0
+	for n := 1; ; n++ {
+		id, err := w.topicID(ctx, tp.Topic)
+		switch {
+		case err == nil && id == s.ID.TopicID:
+			return nil, true
+		case err == nil:
+			return partition.PutFailed{Reason: partition.OtherLog, Err: fmt.Errorf("the topic was deleted and created again: its id is %s, archived is %s; "+
+				"archive the new one under another topics.dir or store", id, s.ID.TopicID)}, false
+		case ctx.Err() != nil:
+			return nil, false
+		case errors.Is(err, errTopicGone):
+			if gone++; gone >= goneTries {
+				return partition.PutFailed{Reason: partition.Gone, Err: err}, false
+			}
+		}
+		w.trouble.set(tp, err)
+		w.log.Warn("read topic id before a create; trying again", zap.Stringer("partition", tp), zap.Error(err))
+		if pause(ctx, backoff(n)) != nil {
+			return nil, false
+		}
+	}
+}
+
+// schemas finds the writer schemas of the ids seen. The archive goes on without what the registry does not tell within a bound: records
+// are worth more than their schemas, which a later segment, or the registry itself, can still give.
+func (w *workers) schemas(ctx context.Context, s *partition.Sealed) []segment.Schema {
+	if w.registry == nil || len(s.SchemaIDs) == 0 {
+		return nil
+	}
+	w.mu.Lock()
+	rest := time.Now().Before(w.registryDown)
+	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, registryBound)
+	defer cancel()
+	var out []segment.Schema
+	for i, id := range s.SchemaIDs {
+		if rest {
+			// What is cached is answered at once also now; the rest must not cost the bound once per segment.
+			cancel()
+		}
+		sch, err := w.registry.ByID(ctx, id)
+		switch {
+		case err == nil:
+			out = append(out, sch)
+		case errors.Is(err, schema.ErrNoSuchID): // bytes that only look like the wire format
+		default:
+			w.m.noSchema.Inc()
+			if !rest {
+				rest = true
+				w.mu.Lock()
+				w.registryDown = time.Now().Add(registryRest)
+				w.mu.Unlock()
+				w.log.Warn("segment is written without some of its schemas", zap.String("topic", s.ID.Topic), zap.Int("schema", id),
+					zap.Int("schemas", len(s.SchemaIDs)-i), zap.Error(err))
+			}
+		}
+	}
+	return out
+}
