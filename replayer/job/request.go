@@ -1,0 +1,273 @@
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/service"
+	"tapedeck.dev/tapedeck/shared/session"
+)
+
+// MaxRequestBytes bounds the body of a request.
+const MaxRequestBytes = 1 << 20
+
+// What happens when a planned range holds offsets that are lost (gone from Kafka before they were archived) or were never to be
+// archived.
+const (
+	LostFails = "fail"
+	LostAllow = "allow"
+)
+
+// OrderPartition sends each partition in offset order; partitions run side by side.
+const OrderPartition = "partition"
+
+// Request is what a job is asked to do.
+type Request struct {
+	Name    string          `json:"name"`             // [a-z0-9-]{1,64}; also the session's name at the target
+	Target  string          `json:"target"`           // a name from the replayer's configuration (targets.<name>.…)
+	Topics  []Topic         `json:"topics,omitempty"` // none: the inputs of the target's pipeline
+	From    Bound           `json:"from"`             // default earliest
+	Until   Bound           `json:"until"`            // default end, as it is when the job is planned
+	Bounds  map[string]Ends `json:"bounds,omitempty"` // "topic/partition" → other ends for that partition
+	Promise session.Promise `json:"promise"`          // default reproduce
+	EndMode session.EndMode `json:"endMode"`          // default hold
+	Order   string          `json:"order"`            // default and only value: partition
+	OnLost  string          `json:"onLost"`           // fail (default) or allow
+}
+
+// Ends of one partition; an absent one is the request's.
+type Ends struct {
+	From  *Bound `json:"from,omitempty"`
+	Until *Bound `json:"until,omitempty"`
+}
+
+// Topic chooses a topic, or some of its partitions. In JSON it is the name, or {"name": …, "partitions": […]}.
+type Topic struct {
+	Name       string
+	Partitions []int32 // ascending; none: all that the archive holds
+}
+
+type topicObject struct {
+	Name       string  `json:"name"`
+	Partitions []int32 `json:"partitions"`
+}
+
+// MarshalJSON writes the name alone where it says everything.
+func (t Topic) MarshalJSON() ([]byte, error) {
+	if len(t.Partitions) == 0 {
+		return json.Marshal(t.Name)
+	}
+	return json.Marshal(topicObject(t))
+}
+
+// UnmarshalJSON reads either form.
+func (t *Topic) UnmarshalJSON(data []byte) error {
+	var name string
+	if err := json.Unmarshal(data, &name); err == nil {
+		*t = Topic{Name: name}
+		return nil
+	}
+	var o topicObject
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&o); err != nil {
+		return fmt.Errorf(`topic %s: give a name or {"name": "trips", "partitions": [0, 1]}`, data)
+	}
+	*t = Topic(o)
+	return nil
+}
+
+// EndsOf returns the bounds of one partition.
+func (r *Request) EndsOf(tp record.TopicPartition) (from, until Bound) {
+	from, until = r.From, r.Until
+	e := r.Bounds[tp.Topic+"/"+strconv.Itoa(int(tp.Partition))]
+	if e.From != nil {
+		from = *e.From
+	}
+	if e.Until != nil {
+		until = *e.Until
+	}
+	return from, until
+}
+
+// fields of a request, and those that are planned but not in this version.
+var (
+	fields = []string{"name", "target", "topics", "from", "until", "bounds", "promise", "endMode", "order", "onLost"}
+	later  = []string{"speed", "recordsPerSecond", "bytesPerSecond", "maxSkew", "filter", "windows", "topicMapping", "ifNotEmpty",
+		"onUnreadable", "exclude", "topicsRegex"}
+)
+
+// ParseRequest reads a request, fills in defaults and brings it into its canonical form, so that two requests that ask for the same are
+// equal. Every error says what to write instead.
+func ParseRequest(data []byte) (*Request, error) {
+	if len(data) > MaxRequestBytes {
+		return nil, fmt.Errorf("the request has more than %d bytes", MaxRequestBytes)
+	}
+	if err := checkFields(data); err != nil {
+		return nil, err
+	}
+	r := &Request{
+		From: Bound{Kind: Earliest}, Until: Bound{Kind: End}, Promise: session.Reproduce, EndMode: session.Hold,
+		Order: OrderPartition, OnLost: LostFails,
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(r); err != nil {
+		return nil, fmt.Errorf("request: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("request: there is more after the JSON object")
+	}
+	r.sort()
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// checkFields names the nearest field for one that is not known.
+func checkFields(data []byte) error {
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(data, &top); err != nil {
+		return fmt.Errorf("request is not a JSON object: %w", err)
+	}
+	names := make([]string, 0, len(top))
+	for name := range top {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		// encoding/json would take "Name" for "name"; one spelling keeps requests comparable.
+		if slices.Contains(fields, name) {
+			continue
+		}
+		if slices.Contains(later, name) {
+			return fmt.Errorf("field %q is not in this version", name)
+		}
+		if near := service.Nearest(name, fields); near != "" {
+			return fmt.Errorf("unknown field %q; did you mean %q?", name, near)
+		}
+		return fmt.Errorf("unknown field %q; known: %s", name, strings.Join(fields, ", "))
+	}
+	return nil
+}
+
+func (r *Request) sort() {
+	for i := range r.Topics {
+		slices.Sort(r.Topics[i].Partitions)
+	}
+	slices.SortFunc(r.Topics, func(a, b Topic) int { return strings.Compare(a.Name, b.Name) })
+	if len(r.Bounds) == 0 {
+		r.Bounds = nil
+	}
+}
+
+var nameShape = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
+
+// ValidName reports whether name can be a job's name; it is an element of object keys and of URLs.
+func ValidName(name string) bool { return nameShape.MatchString(name) }
+
+var topicShape = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+func (r *Request) check() error {
+	if !ValidName(r.Name) {
+		return fmt.Errorf("name %q: give 1 to 64 of a-z, 0-9 and -", r.Name)
+	}
+	if r.Target == "" {
+		return errors.New("target is missing: give the name of one of the configured targets")
+	}
+	for i, t := range r.Topics {
+		if !topicShape.MatchString(t.Name) {
+			return fmt.Errorf("topics: %q is not a topic's name (patterns are not in this version)", t.Name)
+		}
+		if i > 0 && r.Topics[i-1].Name == t.Name {
+			return fmt.Errorf("topics: %q is there twice", t.Name)
+		}
+		for j, p := range t.Partitions {
+			if p < 0 || j > 0 && t.Partitions[j-1] == p {
+				return fmt.Errorf("topics: %s: partition %d is negative or there twice", t.Name, p)
+			}
+		}
+	}
+	if err := r.checkEnds("", r.From, r.Until); err != nil {
+		return err
+	}
+	for key, e := range r.Bounds {
+		tp, err := parseTP(key)
+		if err != nil {
+			return err
+		}
+		if key != tp.Topic+"/"+strconv.Itoa(int(tp.Partition)) {
+			return fmt.Errorf(`bounds: %q: write it as "%s/%d"`, key, tp.Topic, tp.Partition)
+		}
+		if e.From == nil && e.Until == nil {
+			return fmt.Errorf("bounds: %s has neither from nor until", key)
+		}
+		from, until := r.EndsOf(tp)
+		if err := r.checkEnds("bounds: "+key+": ", from, until); err != nil {
+			return err
+		}
+	}
+	return r.checkWords()
+}
+
+func (r *Request) checkEnds(where string, from, until Bound) error {
+	if from.Kind == End {
+		return fmt.Errorf(`%sfrom "end" leaves nothing to replay; give "earliest", an offset or a timestamp`, where)
+	}
+	if until.Kind == Earliest {
+		return fmt.Errorf(`%suntil "earliest" leaves nothing to replay; give "end", an offset or a timestamp`, where)
+	}
+	if r.Promise == session.Reproduce && (from.Kind == Timestamp || until.Kind == Timestamp) {
+		return fmt.Errorf("%sa time bound takes records one by one, whatever their offset, so the result cannot be what the live run "+
+			`had; ask for promise "recompute", or give offsets`, where)
+	}
+	return nil
+}
+
+func (r *Request) checkWords() error {
+	words := []struct {
+		field, value string
+		allowed      []string
+		later        []string
+	}{
+		{"promise", string(r.Promise), []string{string(session.Reproduce), string(session.Recompute)}, nil},
+		{"endMode", string(r.EndMode), []string{string(session.Hold), string(session.Drain)}, []string{"continue"}},
+		{"order", r.Order, []string{OrderPartition}, []string{"event-time"}},
+		{"onLost", r.OnLost, []string{LostFails, LostAllow}, nil},
+	}
+	for _, w := range words {
+		if slices.Contains(w.allowed, w.value) {
+			continue
+		}
+		if slices.Contains(w.later, w.value) {
+			return fmt.Errorf("%s %q is not in this version; give %s", w.field, w.value, strings.Join(w.allowed, " or "))
+		}
+		return fmt.Errorf("%s %q is unknown; give %s", w.field, w.value, strings.Join(w.allowed, " or "))
+	}
+	return nil
+}
+
+func parseTP(key string) (record.TopicPartition, error) {
+	topic, part, ok := strings.Cut(key, "/")
+	p, err := strconv.ParseInt(part, 10, 32)
+	if !ok || err != nil || p < 0 || !topicShape.MatchString(topic) {
+		return record.TopicPartition{}, fmt.Errorf(`bounds: %q: give "topic/partition", for example "trips/0"`, key)
+	}
+	return record.TopicPartition{Topic: topic, Partition: int32(p)}, nil
+}
+
+// Same reports whether two canonical requests ask for the same.
+func Same(a, b *Request) bool {
+	x, errA := json.Marshal(a)
+	y, errB := json.Marshal(b)
+	return errA == nil && errB == nil && bytes.Equal(x, y)
+}

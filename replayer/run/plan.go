@@ -1,0 +1,268 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"tapedeck.dev/tapedeck/replayer/job"
+	"tapedeck.dev/tapedeck/shared/archive"
+	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/segment"
+	"tapedeck.dev/tapedeck/shared/session"
+)
+
+// planParallel bounds how many partitions are planned at a time.
+const planParallel = 8
+
+// Plan is what a job reads and sends: the dry run prints it, the run executes it.
+type Plan struct {
+	Name         string                  `json:"name"`
+	Target       string                  `json:"target"`
+	Pipeline     string                  `json:"pipeline"`
+	PipelineHash string                  `json:"pipelineHash,omitempty"`
+	Promise      session.Promise         `json:"promise"`
+	EndMode      session.EndMode         `json:"endMode"`
+	Totals       Totals                  `json:"totals"`
+	Partitions   []archive.PartitionPlan `json:"partitions"`          // by topic, partition
+	Decisions    *archive.PartitionPlan  `json:"decisions,omitempty"` // the part of the decision log that goes with the session
+}
+
+// Totals over the partitions. Records and Bytes are those of the whole objects: a range may begin or end inside one.
+type Totals struct {
+	Partitions int   `json:"partitions"`
+	Segments   int   `json:"segments"`
+	Records    int64 `json:"records"`
+	Bytes      int64 `json:"bytes"`
+}
+
+func (p *Plan) sum() {
+	p.Totals = Totals{Partitions: len(p.Partitions)}
+	for _, pp := range p.Partitions {
+		p.Totals.Segments += len(pp.Segments)
+		for _, s := range pp.Segments {
+			p.Totals.Records += s.Count
+			p.Totals.Bytes += s.Bytes
+		}
+	}
+}
+
+// Pin keeps what is stored of a plan.
+func (p *Plan) Pin() *job.Pinned {
+	pin := &job.Pinned{Pipeline: p.Pipeline, PipelineHash: p.PipelineHash}
+	for i := range p.Partitions {
+		pin.Ranges = append(pin.Ranges, job.PinRange(&p.Partitions[i]))
+	}
+	if p.Decisions != nil {
+		d := job.PinRange(p.Decisions)
+		pin.Decisions = &d
+	}
+	return pin
+}
+
+// MakePlan plans a request from the archive and from what the target's pipeline reads. A *Failure says what is not there; other errors are
+// those of the store, and may pass.
+func MakePlan(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *session.Pipeline) (*Plan, error) {
+	tps, err := choose(ctx, arch, r, pipe)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Name: r.Name, Target: r.Target, Pipeline: pipe.Name, PipelineHash: pipe.Hash, Promise: r.Promise, EndMode: r.EndMode,
+		Partitions: make([]archive.PartitionPlan, len(tps))}
+	empty := make([]error, len(tps))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(planParallel)
+	for i, tp := range tps {
+		g.Go(func() error {
+			pp, err := planPartition(gctx, arch, r, tp)
+			if errors.Is(err, archive.ErrEmptyRange) {
+				empty[i] = err
+				pp, err = nothing(gctx, arch, tp)
+			}
+			if err != nil {
+				return wrapDefinite(err)
+			}
+			p.Partitions[i] = *pp
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	if !slices.Contains(empty, nil) {
+		return nil, failf("there is nothing to replay: no partition has a record in the window; the first of %d: %w", len(empty), empty[0])
+	}
+	if err := checkLost(r, p.Partitions); err != nil {
+		return nil, err
+	}
+	if p.Decisions, err = planDecisions(ctx, arch, r, pipe); err != nil {
+		return nil, err
+	}
+	p.sum()
+	return p, nil
+}
+
+func wrapDefinite(err error) error {
+	if definite(err) {
+		return &Failure{err}
+	}
+	return err
+}
+
+// choose finds the partitions of a request.
+func choose(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *session.Pipeline) ([]record.TopicPartition, error) {
+	topics := r.Topics
+	if len(topics) == 0 {
+		for _, name := range pipe.Inputs {
+			topics = append(topics, job.Topic{Name: name})
+		}
+	}
+	if len(topics) == 0 {
+		return nil, failf("the request names no topics, and pipeline %s names no inputs", pipe.Name)
+	}
+	var out []record.TopicPartition
+	for _, t := range topics {
+		have, err := arch.List(ctx, t.Name)
+		if err != nil {
+			return nil, wrapDefinite(err)
+		}
+		if len(have) == 0 {
+			return nil, missingTopic(ctx, arch, t.Name)
+		}
+		if len(t.Partitions) == 0 {
+			out = append(out, have...)
+			continue
+		}
+		for _, n := range t.Partitions {
+			tp := record.TopicPartition{Topic: t.Name, Partition: n}
+			if !slices.Contains(have, tp) {
+				return nil, failf("the archive holds no partition %d of topic %s (it holds %d partitions of it)", n, t.Name, len(have))
+			}
+			out = append(out, tp)
+		}
+	}
+	slices.SortFunc(out, func(a, b record.TopicPartition) int {
+		if a.Less(b) {
+			return -1
+		}
+		return 1
+	})
+	for key := range r.Bounds {
+		if !slices.ContainsFunc(out, func(tp record.TopicPartition) bool { return fmt.Sprintf("%s/%d", tp.Topic, tp.Partition) == key }) {
+			return nil, failf("bounds name %s, which is not among the partitions to replay", key)
+		}
+	}
+	return out, nil
+}
+
+// missingTopic tells a wrong name from a wrong place.
+func missingTopic(ctx context.Context, arch *archive.Archive, topic string) error {
+	where := fmt.Sprintf("%s (topics.dir %s)", arch.Store(), arch.TopicsDir())
+	all, err := arch.List(ctx)
+	if err != nil {
+		return wrapDefinite(err)
+	}
+	if len(all) == 0 {
+		return failf("the archive has no topic %s: %s holds no topics at all; check the store's address, its prefix and topics.dir", topic, where)
+	}
+	var names []string
+	for _, tp := range all {
+		if len(names) == 0 || names[len(names)-1] != tp.Topic {
+			names = append(names, tp.Topic)
+		}
+	}
+	more := ""
+	if len(names) > 10 {
+		more = fmt.Sprintf(" and %d more", len(names)-10)
+		names = names[:10]
+	}
+	return failf("the archive has no topic %s: %s holds %s%s", topic, where, strings.Join(names, ", "), more)
+}
+
+func planPartition(ctx context.Context, arch *archive.Archive, r *job.Request, tp record.TopicPartition) (*archive.PartitionPlan, error) {
+	from, until := r.EndsOf(tp)
+	return arch.Plan(ctx, archive.Request{TP: tp, From: archive.Bound(from), Until: archive.Bound(until)})
+}
+
+// nothing is the plan of a partition without a record in the window. It takes part all the same: a pipeline that merges partitions must
+// know that this one brings nothing.
+func nothing(ctx context.Context, arch *archive.Archive, tp record.TopicPartition) (*archive.PartitionPlan, error) {
+	t, err := arch.Tail(ctx, tp.Topic, tp.Partition, -1)
+	if err != nil {
+		return nil, err
+	}
+	if t == nil {
+		return nil, fmt.Errorf("plan %s: %w", tp, archive.ErrNotArchived)
+	}
+	h := t.Header
+	return &archive.PartitionPlan{TopicPartition: tp, TopicID: h.TopicID, ClusterID: h.ClusterID, Isolation: h.Isolation,
+		From: h.Next, Until: h.Next, FromTimestamp: -1, UntilTimestamp: -1}, nil
+}
+
+func checkLost(r *job.Request, parts []archive.PartitionPlan) error {
+	if r.OnLost == job.LostAllow {
+		return nil
+	}
+	for _, p := range parts {
+		for _, g := range p.Gaps {
+			if g.Class == segment.Lost {
+				return failf("offsets [%d, %d) of %s are lost: Kafka had deleted them before they were archived; "+
+					`replay a range without them, or allow it with onLost "allow"`, g.From, g.To, p.TopicPartition)
+			}
+		}
+	}
+	return nil
+}
+
+// Replan finds the segments of a stored plan again. The archive never changes, so they are the same as at first; what no longer fits is a
+// *Failure.
+func Replan(ctx context.Context, arch *archive.Archive, r *job.Request, pin *job.Pinned) (*Plan, error) {
+	p := &Plan{Name: r.Name, Target: r.Target, Pipeline: pin.Pipeline, PipelineHash: pin.PipelineHash, Promise: r.Promise, EndMode: r.EndMode,
+		Partitions: make([]archive.PartitionPlan, len(pin.Ranges))}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(planParallel)
+	for i := range pin.Ranges {
+		g.Go(func() error {
+			pp, err := replanRange(gctx, arch, &pin.Ranges[i])
+			if err == nil {
+				p.Partitions[i] = *pp
+			}
+			return err
+		})
+	}
+	if pin.Decisions != nil {
+		g.Go(func() (err error) {
+			p.Decisions, err = replanRange(gctx, arch, pin.Decisions)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	p.sum()
+	return p, nil
+}
+
+func replanRange(ctx context.Context, arch *archive.Archive, rng *job.Range) (*archive.PartitionPlan, error) {
+	pp := &archive.PartitionPlan{TopicPartition: rng.TopicPartition, TopicID: rng.TopicID, ClusterID: rng.ClusterID, Isolation: rng.Isolation,
+		From: rng.From, Until: rng.Until, Gaps: rng.Gaps}
+	if rng.From < rng.Until {
+		now, err := arch.Plan(ctx, archive.Request{TP: rng.TopicPartition,
+			From:  archive.Bound{Kind: archive.AtOffset, Value: rng.From},
+			Until: archive.Bound{Kind: archive.AtOffset, Value: rng.Until}})
+		if err != nil {
+			return nil, wrapDefinite(fmt.Errorf("find the segments of the stored plan: %w", err))
+		}
+		if now.TopicID != rng.TopicID || now.ClusterID != rng.ClusterID || now.Isolation != rng.Isolation {
+			return nil, failf("%s was planned as topic id %s of cluster %s; the archive holds topic id %s of cluster %s now",
+				rng.TopicPartition, rng.TopicID, rng.ClusterID, now.TopicID, now.ClusterID)
+		}
+		pp.Segments = now.Segments
+	}
+	pp.FromTimestamp, pp.UntilTimestamp = rng.FromTimestamp, rng.UntilTimestamp
+	return pp, nil
+}

@@ -1,0 +1,333 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"tapedeck.dev/tapedeck/replayer/job"
+	"tapedeck.dev/tapedeck/replayer/metrics"
+	"tapedeck.dev/tapedeck/replayer/target"
+	"tapedeck.dev/tapedeck/shared/archive"
+	"tapedeck.dev/tapedeck/shared/session"
+)
+
+// Settings of the execution of a job.
+type Settings struct {
+	Parallel     int           // partitions sent at the same time, ≥ 1; as many segments are held in memory again, loaded ahead
+	RetryTimeout time.Duration // how long nothing may go forward before the job fails
+	Backoff      Backoff       // between tries
+}
+
+// Runner executes jobs. It holds no state of any of them.
+type Runner struct {
+	Archive  *archive.Archive
+	Settings Settings
+	Log      *zap.Logger
+	Metrics  *metrics.Metrics
+}
+
+// Prepare asks the target for its pipeline and makes the plan, or finds the segments of the stored one. It repeats what may pass.
+func (r *Runner) Prepare(ctx context.Context, j *job.Job, dest *target.Client) (*Plan, error) {
+	if j.Plan != nil {
+		return retry(ctx, r, "store", func(ctx context.Context) (*Plan, error) { return Replan(ctx, r.Archive, &j.Request, j.Plan) })
+	}
+	pipe, err := r.pipeline(ctx, dest)
+	if err != nil {
+		return nil, err
+	}
+	return retry(ctx, r, "store", func(ctx context.Context) (*Plan, error) { return MakePlan(ctx, r.Archive, &j.Request, pipe) })
+}
+
+func (r *Runner) pipeline(ctx context.Context, dest *target.Client) (*session.Pipeline, error) {
+	return retry(ctx, r, "pipeline", func(ctx context.Context) (*session.Pipeline, error) { return AskPipeline(ctx, dest) })
+}
+
+// AskPipeline asks a target once what its pipeline reads. Definite refusals are a *Failure.
+func AskPipeline(ctx context.Context, dest *target.Client) (*session.Pipeline, error) {
+	p, err := dest.Pipeline(ctx)
+	if err == nil {
+		return p, nil
+	}
+	c := dest.Config()
+	switch target.ClassOf(err) {
+	case target.Missing:
+		return nil, failf("target %s (%s) has no pipeline %s: check targets.%s.pipeline: %w", c.Name, c.URL, c.Pipeline, c.Name, err)
+	case target.Refused, target.Conflict:
+		return nil, failf("target %s does not tell its pipeline: %w", c.Name, err)
+	}
+	return nil, fmt.Errorf("ask target %s for its pipeline (targets.%s.url): %w", c.Name, c.Name, err)
+}
+
+// retry repeats f until it succeeds, fails for good, or has failed for the retry timeout.
+func retry[T any](ctx context.Context, r *Runner, call string, f func(context.Context) (T, error)) (T, error) {
+	var zero T
+	begun := time.Now()
+	for n := 1; ; n++ {
+		out, err := f(ctx)
+		if err == nil {
+			return out, nil
+		}
+		var final *Failure
+		switch {
+		case ctx.Err() != nil:
+			return zero, context.Cause(ctx)
+		case errors.As(err, &final), errors.Is(err, ErrFenced):
+			return zero, err
+		case time.Since(begun) > r.Settings.RetryTimeout:
+			return zero, failf("given up after %s (target.retry.timeout): %w", time.Since(begun).Round(time.Millisecond), err)
+		}
+		r.Metrics.Retries.WithLabelValues(call).Inc()
+		r.Log.Warn("will try again", zap.String("call", call), zap.Int("attempt", n), zap.Error(err))
+		if err := sleep(ctx, r.Settings.Backoff.wait(n)); err != nil {
+			return zero, err
+		}
+	}
+}
+
+// Run is one execution of a job, from the opening of the session to the proof.
+type Run struct {
+	r     *Runner
+	dest  *target.Client
+	job   *job.Job
+	plan  *Plan
+	track *tracker
+	req   session.Request
+	log   *zap.Logger
+}
+
+// NewRun prepares an execution of j, which has been planned as plan, under j's epoch.
+func (r *Runner) NewRun(j *job.Job, plan *Plan, dest *target.Client) *Run {
+	return &Run{r: r, dest: dest, job: j, plan: plan,
+		track: newTracker(plan, j.Progress, r.Settings.Parallel, r.Settings.Backoff, r.Settings.RetryTimeout),
+		log:   r.Log.With(zap.String("job", j.Request.Name), zap.Int64("epoch", j.Epoch))}
+}
+
+// Progress is how far the run is; it may be asked at any time.
+func (x *Run) Progress() []job.Progress { return x.track.snapshot() }
+
+// Execute delivers everything that is planned and compares. It returns nil only if the target took exactly the planned records. Errors: *Failure,
+// ErrFenced, or the cause of ctx's end.
+func (x *Run) Execute(ctx context.Context) (*job.Outcome, error) {
+	if err := x.prepareRequest(ctx); err != nil {
+		return nil, err
+	}
+	st, err := x.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := x.track.setAll(st.Progress); err != nil {
+		return nil, &Failure{err}
+	}
+
+	// The workers end when the tracker stops: at the end, at a failure, or with ctx.
+	g, gctx := errgroup.WithContext(ctx)
+	unwatch := x.track.until(gctx)
+	defer unwatch()
+	for range x.r.Settings.Parallel {
+		g.Go(func() error { return x.loader(gctx) })
+		g.Go(func() error { return x.sender(gctx) })
+	}
+	g.Go(func() error {
+		var err error
+		st, err = x.deliver(gctx, st)
+		x.track.stop(err)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, err
+	}
+	return x.compare(st)
+}
+
+func (x *Run) prepareRequest(ctx context.Context) error {
+	pipe, err := x.r.pipeline(ctx, x.dest)
+	if err != nil {
+		return err
+	}
+	if x.plan.PipelineHash != "" && pipe.Hash != x.plan.PipelineHash {
+		return failf("pipeline %s has changed since the job was planned (hash %.12s, now %.12s): half of each would be the result of neither; start a new job",
+			x.plan.Pipeline, x.plan.PipelineHash, pipe.Hash)
+	}
+	decisions, err := retry(ctx, x.r, "store", func(ctx context.Context) ([]json.RawMessage, error) {
+		return readDecisions(ctx, x.r.Archive.Store(), x.plan.Decisions)
+	})
+	if err != nil {
+		return err
+	}
+	x.req = session.Request{Pipeline: x.plan.Pipeline, Epoch: x.job.Epoch, Promise: x.plan.Promise, EndMode: x.plan.EndMode, Decisions: decisions}
+	for _, p := range x.plan.Partitions {
+		x.req.Ranges = append(x.req.Ranges, session.Range{TopicPartition: p.TopicPartition, TopicID: p.TopicID, Isolation: p.Isolation,
+			From: p.From, Until: p.Until, Gaps: p.Gaps})
+	}
+	return nil
+}
+
+// open opens the session, or takes it over from a lower epoch, or finds it again after the target's restart.
+func (x *Run) open(ctx context.Context) (*session.Status, error) {
+	return retry(ctx, x.r, "open", func(ctx context.Context) (*session.Status, error) {
+		st, err := x.dest.Open(ctx, x.job.Request.Name, x.req)
+		if err == nil {
+			return st, x.check(st)
+		}
+		switch target.ClassOf(err) {
+		case target.Conflict:
+			return nil, x.conflict(ctx, err)
+		case target.Refused, target.Missing:
+			return nil, failf("the target refuses to open the session: %w", err)
+		}
+		return nil, fmt.Errorf("open the session: %w", err)
+	})
+}
+
+// check looks for the ends of a session in its status.
+func (x *Run) check(st *session.Status) error {
+	switch {
+	case st.Epoch > x.job.Epoch:
+		return fmt.Errorf("the session has epoch %d: %w", st.Epoch, ErrFenced)
+	case st.State == session.Failed:
+		return failf("the target's session has failed: %s", st.Error)
+	case st.State == session.Cancelled:
+		return failf("the session was cancelled at the target; start a job with another name")
+	}
+	return nil
+}
+
+// conflict finds out what a 409 to the opening means.
+func (x *Run) conflict(ctx context.Context, refused error) error {
+	st, err := x.dest.Status(ctx, x.job.Request.Name)
+	if err != nil {
+		return fmt.Errorf("the target answers %w; and its status: %w", refused, err)
+	}
+	if err := x.check(st); err != nil {
+		return err
+	}
+	return failf("the target refuses to open the session: %w", refused)
+}
+
+// deliver waits until everything has been accepted, finishes the session, and begins again where the target went back in between.
+func (x *Run) deliver(ctx context.Context, st *session.Status) (*session.Status, error) {
+	var since time.Time // when this attempt to finish began
+	for n := 1; ; n++ {
+		if !x.track.allDone() {
+			return nil, x.track.failure()
+		}
+		if st.State == session.Finished {
+			return st, nil
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		next, err := x.finish(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if st = next; st.State == session.Finished {
+			return st, nil
+		}
+		// Not finished yet, or back at older offsets: nothing is lost by asking again.
+		back, err := x.track.setAll(st.Progress)
+		if err != nil {
+			return nil, &Failure{err}
+		}
+		if back {
+			x.r.Metrics.Rewinds.Inc()
+			since, n = time.Time{}, 0
+		} else if d := time.Since(since); d > x.r.Settings.RetryTimeout {
+			return nil, failf("the target has everything, and has not finished the session for %s (target.retry.timeout)", d.Round(time.Millisecond))
+		}
+		if err := sleep(ctx, x.r.Settings.Backoff.wait(n)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (x *Run) finish(ctx context.Context) (*session.Status, error) {
+	return retry(ctx, x.r, "finish", func(ctx context.Context) (*session.Status, error) {
+		st, err := x.dest.Finish(ctx, x.job.Request.Name, x.job.Epoch)
+		if err == nil {
+			return st, x.check(st)
+		}
+		switch target.ClassOf(err) {
+		case target.Missing: // the target has restarted and forgotten
+			return x.open(ctx)
+		case target.Conflict: // a lower epoch, or not everything is there (any more)
+			st, statusErr := x.dest.Status(ctx, x.job.Request.Name)
+			if statusErr != nil {
+				return nil, fmt.Errorf("finish the session: %w; and its status: %w", err, statusErr)
+			}
+			return st, x.check(st)
+		case target.Refused:
+			return nil, failf("the target refuses to finish the session: %w", err)
+		}
+		return nil, fmt.Errorf("finish the session: %w", err)
+	})
+}
+
+// compare is the postcondition: the target took what was planned, of each partition each record once.
+func (x *Run) compare(st *session.Status) (*job.Outcome, error) {
+	planned := x.track.proofs()
+	var total int64
+	for _, s := range st.Progress {
+		want, ok := planned[s.TopicPartition]
+		if !ok {
+			return nil, failf("the target reports %s, which was not planned", s.TopicPartition)
+		}
+		if got := job.ProofOf(s); got != want {
+			return nil, failf("delivered is not planned: %s: the target took %d records (first %d, last %d, checksum %s), the archive holds %d (first %d, last %d, checksum %s)",
+				s.TopicPartition, got.Count, got.First, got.Last, got.Checksum, want.Count, want.First, want.Last, want.Checksum)
+		}
+		delete(planned, s.TopicPartition)
+		total += want.Count
+	}
+	for tp := range planned {
+		return nil, failf("delivered is not planned: the target reports nothing of %s", tp)
+	}
+	if total == 0 {
+		return nil, failf("the window holds no record")
+	}
+	return &job.Outcome{Progress: st.Progress, Outputs: st.Outputs, Emitted: st.Emitted, Late: st.Late, Future: st.Future, Poison: st.Poison}, nil
+}
+
+// ErrFinished: the session to cancel has finished already.
+var ErrFinished = errors.New("the session has finished")
+
+// CancelSession closes a job's session at its target. nil where there is none. ErrFinished where everything has been delivered
+// and finished before.
+func (r *Runner) CancelSession(ctx context.Context, j *job.Job, dest *target.Client) error {
+	name := j.Request.Name
+	_, err := retry(ctx, r, "cancel", func(ctx context.Context) (struct{}, error) {
+		var none struct{}
+		err := dest.Cancel(ctx, name, j.Epoch)
+		if err == nil {
+			return none, nil
+		}
+		switch target.ClassOf(err) {
+		case target.Missing:
+			return none, nil
+		case target.Conflict:
+			st, statusErr := dest.Status(ctx, name)
+			switch {
+			case statusErr != nil:
+				return none, fmt.Errorf("cancel the session: %w; and its status: %w", err, statusErr)
+			case st.Epoch > j.Epoch:
+				return none, ErrFenced
+			case st.State == session.Finished:
+				return none, &Failure{ErrFinished}
+			}
+			return none, failf("the target refuses to cancel the session: %w", err)
+		case target.Refused:
+			return none, failf("the target refuses to cancel the session: %w", err)
+		}
+		return none, fmt.Errorf("cancel the session: %w", err)
+	})
+	return err
+}

@@ -1,0 +1,383 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"sync"
+	"time"
+
+	"tapedeck.dev/tapedeck/replayer/job"
+	"tapedeck.dev/tapedeck/shared/archive"
+	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/session"
+)
+
+// part is what the tracker knows of one partition. Its loads run one at a time and in order, its sends too; a load may run ahead of the
+// send by one segment. Whatever is sending, queued and loading are segments that follow each other.
+type part struct {
+	rng   job.Range
+	segs  []archive.PlannedSegment
+	bytes []int64 // of segs[:i], for i ≤ len(segs)
+
+	expected int64 // the target's next wanted offset
+	verified int   // segments [0, verified) are in proof
+	proof    job.Proof
+
+	load    int       // index of the next segment to load
+	gen     int       // rises when load is moved: what an older load brings is not sent
+	loading bool      // somebody is loading segs[load]
+	queue   []*loaded // loaded, waiting to be sent
+	sending bool      // one is on its way to the target
+
+	reached   int64     // largest timestamp handed over so far: who is furthest behind in time goes first
+	fails     int       // failed or refused sends in a row
+	notBefore time.Time // no send before
+	waitsFor  *part     // …unless this one moves on
+}
+
+func (p *part) done() bool { return p.expected >= p.rng.Until && p.verified == len(p.segs) }
+
+// at returns the index of the first segment that reaches past offset.
+func (p *part) at(offset int64) int {
+	if offset >= p.rng.Until {
+		return len(p.segs)
+	}
+	return sort.Search(len(p.segs), func(i int) bool { return p.segs[i].Next > offset })
+}
+
+// want returns the index of the segment to deal with next: the one that the target wants, or an older one that has not been read for the
+// proof yet.
+func (p *part) want() int { return min(p.at(p.expected), p.verified) }
+
+// border is the first offset that the proof does not cover.
+func (p *part) border(verified int) int64 {
+	switch {
+	case verified == len(p.segs):
+		return p.rng.Until
+	case verified == 0:
+		return p.rng.From
+	}
+	return min(p.segs[verified-1].Next, p.rng.Until)
+}
+
+// tracker decides what is loaded and sent next, and holds how far everything is. It is the only shared state of a run's workers.
+type tracker struct {
+	mu    sync.Mutex
+	wake  *sync.Cond
+	parts []*part
+	byTP  map[record.TopicPartition]*part
+
+	ahead    int            // bound of segments loaded or loading and not yet being sent
+	needed   map[*part]bool // the target has said that it needs these first
+	backoff  Backoff
+	moved    time.Time // when anything last went forward
+	timeout  time.Duration
+	err      error // ends everything
+	stopping bool
+}
+
+// newTracker starts from what an earlier run of the job has stored; a proof that does not fit the plan is forgotten.
+func newTracker(plan *Plan, stored []job.Progress, ahead int, backoff Backoff, timeout time.Duration) *tracker {
+	t := &tracker{byTP: map[record.TopicPartition]*part{}, ahead: ahead, needed: map[*part]bool{}, backoff: backoff,
+		timeout: timeout, moved: time.Now()}
+	t.wake = sync.NewCond(&t.mu)
+	for i := range plan.Partitions {
+		pp := &plan.Partitions[i]
+		p := &part{rng: job.PinRange(pp), segs: pp.Segments, bytes: make([]int64, len(pp.Segments)+1),
+			expected: pp.From, proof: job.EmptyProof(), reached: -1}
+		for i, s := range pp.Segments {
+			p.bytes[i+1] = p.bytes[i] + s.Bytes
+		}
+		t.parts = append(t.parts, p)
+		t.byTP[pp.TopicPartition] = p
+	}
+	for _, s := range stored {
+		p := t.byTP[s.TopicPartition]
+		if p == nil {
+			continue
+		}
+		v := p.at(s.Verified)
+		if p.border(v) != s.Verified {
+			continue
+		}
+		p.verified, p.proof, p.expected = v, s.Proof, min(max(s.Expected, p.rng.From), p.rng.Until)
+	}
+	for _, p := range t.parts {
+		p.load = p.want()
+	}
+	return t
+}
+
+// stop ends all waiting, with err as the reason if it is the first.
+func (t *tracker) stop(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil {
+		t.err = err
+	}
+	t.stopping = true
+	t.wake.Broadcast()
+}
+
+func (t *tracker) failure() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
+}
+
+// wait blocks until pick returns true or the tracker stops (false). pick runs under the lock.
+func (t *tracker) wait(pick func() bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		if t.stopping {
+			return false
+		}
+		if pick() {
+			return true
+		}
+		t.wake.Wait()
+	}
+}
+
+// before orders partitions for loading and sending.
+func (t *tracker) before(a, b *part) bool {
+	if t.needed[a] != t.needed[b] {
+		return t.needed[a]
+	}
+	return a.reached < b.reached
+}
+
+// nextLoad chooses a segment to load.
+func (t *tracker) nextLoad() (p *part, index, gen int, ok bool) {
+	ok = t.wait(func() bool {
+		p = nil
+		waiting := 0
+		for _, c := range t.parts {
+			waiting += len(c.queue)
+			if c.loading {
+				waiting++
+			}
+			if c.loading || len(c.queue) > 0 {
+				continue
+			}
+			if c.load < len(c.segs) && (p == nil || t.before(c, p)) {
+				p = c
+			}
+		}
+		// Loaded segments of partitions that the target holds back must not keep out the one that it waits for.
+		if p == nil || waiting >= t.ahead && !t.needed[p] {
+			return false
+		}
+		p.loading, index, gen = true, p.load, p.gen
+		return true
+	})
+	return p, index, gen, ok
+}
+
+// finishedLoad takes in what nextLoad asked for.
+func (t *tracker) finishedLoad(p *part, gen int, l *loaded) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer t.wake.Broadcast()
+	p.loading = false
+	if l.index == p.verified { // each segment counts once, however often it is sent
+		if err := p.proof.Join(l.proof); err != nil {
+			return fmt.Errorf("proof of %s: %w", p.rng.TopicPartition, err)
+		}
+		p.verified++
+		t.moved = time.Now()
+	}
+	if gen != p.gen {
+		p.load = p.want()
+		return nil
+	}
+	p.load = l.index + 1
+	if l.next > p.expected && p.expected < p.rng.Until {
+		p.queue = append(p.queue, l)
+	}
+	return nil
+}
+
+// nextSend chooses a loaded segment to send. Where the next one may go only later, a timer wakes the waiting.
+func (t *tracker) nextSend() (p *part, l *loaded, ok bool) {
+	ok = t.wait(func() bool {
+		p = nil
+		now := time.Now()
+		var soonest time.Time
+		for _, c := range t.parts {
+			if len(c.queue) == 0 || c.sending {
+				continue
+			}
+			if c.notBefore.After(now) {
+				if soonest.IsZero() || c.notBefore.Before(soonest) {
+					soonest = c.notBefore
+				}
+				continue
+			}
+			if p == nil || t.before(c, p) {
+				p = c
+			}
+		}
+		if p == nil {
+			if !soonest.IsZero() {
+				time.AfterFunc(soonest.Sub(now), t.broadcast)
+			}
+			return false
+		}
+		l = p.queue[0]
+		p.queue, p.sending = p.queue[1:], true
+		t.wake.Broadcast() // room for a load
+		return true
+	})
+	return p, l, ok
+}
+
+func (t *tracker) broadcast() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wake.Broadcast()
+}
+
+// accepted notes the target's answer to a send: it wants expected next. It reports by how much the target went forward (negative: back).
+func (t *tracker) accepted(p *part, l *loaded, expected int64) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer t.wake.Broadcast()
+	p.sending = false
+	step := t.moveTo(p, expected)
+	if step > 0 {
+		p.reached = max(p.reached, l.maxTs)
+		p.fails, p.notBefore = 0, time.Time{}
+	} else {
+		// No step forward: not at once again, or a target that stands still would be asked without pause.
+		t.delay(p)
+	}
+	return step
+}
+
+// moveTo sets the target's position and drops what does not follow from it. The lock is held.
+func (t *tracker) moveTo(p *part, expected int64) int64 {
+	expected = min(max(expected, p.rng.From), p.rng.Until)
+	step := expected - p.expected
+	p.expected = expected
+	if step > 0 {
+		t.moved = time.Now()
+		delete(t.needed, p)
+		for _, o := range t.parts {
+			if o.waitsFor == p {
+				o.waitsFor, o.notBefore = nil, time.Time{}
+			}
+		}
+	}
+	next := p.load
+	if len(p.queue) > 0 {
+		next = p.queue[0].index
+	}
+	if want := p.want(); next != want {
+		p.queue = nil
+		p.gen++
+		p.load = want
+	}
+	return step
+}
+
+// held notes that a send did not succeed and will be repeated; by whom the target says it is held up, if it does.
+func (t *tracker) held(p *part, l *loaded, needs *record.TopicPartition) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer t.wake.Broadcast()
+	p.sending = false
+	p.queue = append([]*loaded{l}, p.queue...) // what has been loaded meanwhile follows it
+	t.delay(p)
+	if needs != nil {
+		if q := t.byTP[*needs]; q != nil && q != p && !q.done() {
+			t.needed[q] = true
+			p.waitsFor = q
+		}
+	}
+}
+
+func (t *tracker) delay(p *part) {
+	p.fails++
+	p.notBefore = time.Now().Add(t.backoff.wait(p.fails))
+}
+
+// setAll takes over the positions of a session's status, while nothing is being sent. It reports whether any went back.
+func (t *tracker) setAll(progress []session.Progress) (back bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer t.wake.Broadcast()
+	seen := 0
+	for _, s := range progress {
+		if p := t.byTP[s.TopicPartition]; p != nil {
+			seen++
+			back = t.moveTo(p, s.Expected) < 0 || back
+		}
+	}
+	if seen != len(t.parts) {
+		return back, fmt.Errorf("the target reports %d of the %d partitions of its session", seen, len(t.parts))
+	}
+	return back, nil
+}
+
+// set takes over the position of one partition and reports by how much it went forward (negative: back).
+func (t *tracker) set(p *part, expected int64) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer t.wake.Broadcast()
+	return t.moveTo(p, expected)
+}
+
+// stuck returns an error once nothing has gone forward for the timeout.
+func (t *tracker) stuck() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d := time.Since(t.moved); d > t.timeout {
+		return fmt.Errorf("nothing has gone forward for %s (target.retry.timeout)", d.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// allDone waits until every partition is delivered and proved, or the tracker stops (false).
+func (t *tracker) allDone() bool {
+	return t.wait(func() bool {
+		for _, p := range t.parts {
+			if !p.done() || p.sending {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// snapshot is the progress for people and for the stored job.
+func (t *tracker) snapshot() []job.Progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]job.Progress, len(t.parts))
+	for i, p := range t.parts {
+		s := job.Progress{TopicPartition: p.rng.TopicPartition, Expected: p.expected, Verified: p.border(p.verified), Proof: p.proof,
+			Segments: p.at(p.expected)}
+		s.Bytes = p.bytes[s.Segments]
+		out[i] = s
+	}
+	return out
+}
+
+// proofs returns what was planned, by partition.
+func (t *tracker) proofs() map[record.TopicPartition]job.Proof {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make(map[record.TopicPartition]job.Proof, len(t.parts))
+	for _, p := range t.parts {
+		out[p.rng.TopicPartition] = p.proof
+	}
+	return out
+}
+
+// until has the tracker stop when ctx ends; the returned function ends the watch.
+func (t *tracker) until(ctx context.Context) func() bool {
+	return context.AfterFunc(ctx, func() { t.stop(context.Cause(ctx)) })
+}

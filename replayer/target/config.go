@@ -1,0 +1,95 @@
+// Package target talks to what a replay is sent to. Targets are named in the replayer's configuration; a request can only choose among
+// them, so that no address is ever taken from a request.
+package target
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"sort"
+	"strings"
+
+	"tapedeck.dev/tapedeck/shared/service"
+)
+
+// TypeProcessor is a receiver of the session protocol (docs/receiver-protocol.md).
+const TypeProcessor = "processor"
+
+// Config is one target of the configuration.
+type Config struct {
+	Name     string
+	Type     string
+	URL      *url.URL // scheme and host; an optional path in front of the receiver's
+	Pipeline string   // the receiver's pipeline that the replay runs in
+}
+
+// ParseConfig reads targets.<name>.type|url|pipeline, given without "targets.".
+func ParseConfig(settings map[string]string) (map[string]Config, error) {
+	byName := map[string]map[string]string{}
+	for key, value := range settings {
+		name, field, ok := strings.Cut(key, ".")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("targets.%s: want targets.<name>.type, .url and .pipeline", key)
+		}
+		if byName[name] == nil {
+			byName[name] = map[string]string{}
+		}
+		byName[name][field] = value
+	}
+	out := make(map[string]Config, len(byName))
+	for name, m := range byName {
+		c, err := parseOne(name, m)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = c
+	}
+	return out, nil
+}
+
+func parseOne(name string, m map[string]string) (Config, error) {
+	known := []string{"type", "url", "pipeline"}
+	given := make([]string, 0, len(m))
+	for field := range m {
+		given = append(given, field)
+	}
+	sort.Strings(given)
+	for _, field := range given {
+		if slices.Contains(known, field) {
+			continue
+		}
+		if near := service.Nearest(field, known); near != "" {
+			return Config{}, fmt.Errorf("targets.%s.%s is unknown; did you mean targets.%s.%s?", name, field, name, near)
+		}
+		return Config{}, fmt.Errorf("targets.%s.%s is unknown; known: type, url, pipeline", name, field)
+	}
+	c := Config{Name: name, Type: m["type"], Pipeline: m["pipeline"]}
+	if c.Type == "" {
+		c.Type = TypeProcessor
+	}
+	if c.Type != TypeProcessor {
+		return Config{}, fmt.Errorf("targets.%s.type %q is not in this version; give %s", name, c.Type, TypeProcessor)
+	}
+	u, err := url.Parse(m["url"])
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return Config{}, fmt.Errorf("targets.%s.url %q: give http://host:port of the processor", name, m["url"])
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return Config{}, fmt.Errorf("targets.%s.url: a query or fragment has no meaning here", name)
+	}
+	c.URL = u
+	if c.Pipeline == "" {
+		return Config{}, fmt.Errorf("targets.%s.pipeline is missing: give the name of the processor's pipeline to replay into", name)
+	}
+	return c, nil
+}
+
+// Names lists configured targets, sorted.
+func Names(targets map[string]Config) []string {
+	names := make([]string, 0, len(targets))
+	for n := range targets {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return names
+}
