@@ -202,3 +202,6 @@ func mustBeClean(t testing.TB, a *Archive) *VerifyReport {
 	}
 	return r
 }
+
+// storeOf returns the store in memory below a.
+func storeOf(a *Archive) *mem.Store { return a.Store().(*mem.Store) }
