@@ -22,11 +22,11 @@ const (
 	// ChecksumAuto is the SDK's default: a CRC on every write, as a trailer of a chunked body over https; and the store's
 	// checksum, where it sends one, checked on whole reads.
 	ChecksumAuto Checksum = "auto"
-	// ChecksumWhenRequired sends one only where S3 demands it, which no call here does: plain bodies, signed by their
-	// SHA-256.
+	// ChecksumWhenRequired sends one only where S3 demands it, which no call here does: plain bodies, whose SHA-256 is signed
+	// over http and not sent over https.
 	ChecksumWhenRequired Checksum = "when-required"
-	// ChecksumNone sends the plainest request there is: as when-required, and the body is not hashed into the signature
-	// (UNSIGNED-PAYLOAD) nor announced by Expect: 100-continue. Over plain http nothing protects the bytes then.
+	// ChecksumNone sends the plainest request there is: as when-required, and the body is never part of the signature
+	// (UNSIGNED-PAYLOAD) nor announced by Expect: 100-continue. Over http nothing protects the bytes then.
 	ChecksumNone Checksum = "none"
 )
 
