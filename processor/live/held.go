@@ -100,11 +100,11 @@ func (t *task) feed(ctx context.Context, tp kafka.TP, p *part, recs []record.Rec
 		if !errors.As(err, &missing) {
 			return nil, nil, refuse("pipeline %s cannot go on at %s@%d: %v", t.cfg.Pipeline.Name, tp, t.eng.Position(tp), err)
 		}
-		if t.cfg.Registry == nil {
+		if t.cfg.Lookup == nil {
 			return nil, nil, refuse("the records of %s name schema id %d, but schema.registry.url is not set", tp, missing.ID)
 		}
 		bounded, cancel := context.WithTimeout(ctx, lookupTimeout)
-		w, err := t.cfg.Registry.ByID(bounded, missing.ID)
+		w, err := t.cfg.Lookup(bounded, missing.ID)
 		cancel()
 		switch {
 		case err == nil:

@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 
 	"tapedeck.dev/tapedeck/processor/pipeline"
+	"tapedeck.dev/tapedeck/processor/schemas"
 	"tapedeck.dev/tapedeck/processor/sink"
 	"tapedeck.dev/tapedeck/shared/kafka"
-	"tapedeck.dev/tapedeck/shared/schema"
 )
 
 // Config of a Runner. Zero durations and counts mean the defaults named.
@@ -20,16 +20,16 @@ type Config struct {
 	Consumer         kafka.Client // with consumer.override.*
 	Producer         kafka.Client // with producer.override.*
 	Admin            *kafka.Admin
-	Registry         *schema.Registry // nil: none is configured
-	GroupPrefix      string           // group and transactional ids begin with it; "tapedeck"
-	InstanceID       string           // keyed pipelines: unique among the processes of the group, the same after a restart
-	CommitInterval   time.Duration    // 1 s
-	CommitRecords    int              // 100,000
-	MetadataInterval time.Duration    // 5 s: how often new partitions and log ends are looked for
-	TxTimeout        time.Duration    // 30 s: after it the broker aborts a transaction whose process died
-	SessionTimeout   time.Duration    // of the group; 0: librdkafka's default
-	StartLatest      bool             // a fresh pipeline begins at the log end
-	Replication      int              // of topics that the processor creates; ≤ 0: the broker's default
+	Lookup           schemas.Lookup // in the schema registry; nil: none is configured
+	GroupPrefix      string         // group and transactional ids begin with it; "tapedeck"
+	InstanceID       string         // keyed pipelines: unique among the processes of the group, the same after a restart
+	CommitInterval   time.Duration  // 1 s
+	CommitRecords    int            // 100,000
+	MetadataInterval time.Duration  // 5 s: how often new partitions and log ends are looked for
+	TxTimeout        time.Duration  // 30 s: after it the broker aborts a transaction whose process died
+	SessionTimeout   time.Duration  // of the group; 0: librdkafka's default
+	StartLatest      bool           // a fresh pipeline begins at the log end
+	Replication      int            // of topics that the processor creates; ≤ 0: the broker's default
 	Log              *zap.Logger
 }
 

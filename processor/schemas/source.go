@@ -3,12 +3,16 @@
 package schemas
 
 import (
+	"context"
 	"fmt"
 
 	"tapedeck.dev/tapedeck/processor/engine"
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/segment"
 )
+
+// Lookup asks the registry: schema.Registry.ByID.
+type Lookup func(ctx context.Context, id int) (segment.Schema, error)
 
 // MissingError asks for a schema. It wraps engine.ErrNotReady.
 type MissingError struct {

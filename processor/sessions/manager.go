@@ -14,10 +14,10 @@ import (
 
 	"tapedeck.dev/tapedeck/processor/decision"
 	"tapedeck.dev/tapedeck/processor/pipeline"
+	"tapedeck.dev/tapedeck/processor/schemas"
 	"tapedeck.dev/tapedeck/processor/sink"
 	"tapedeck.dev/tapedeck/shared/kafka"
 	"tapedeck.dev/tapedeck/shared/record"
-	"tapedeck.dev/tapedeck/shared/schema"
 	"tapedeck.dev/tapedeck/shared/session"
 )
 
@@ -30,15 +30,15 @@ type Config struct {
 	Consumer        kafka.Client // with consumer.override.*
 	Producer        kafka.Client // with producer.override.*
 	Admin           *kafka.Admin
-	Registry        *schema.Registry // nil: none is configured
-	GroupPrefix     string           // transactional ids begin with it; "tapedeck"
-	MaxStateBytes   int64            // open windows per session, about; 256 MiB
-	MaxSegmentBytes int64            // one segment object; 1 GiB
-	MaxUploadBytes  int64            // all segments being received or fed at one time; at least MaxSegmentBytes, its default
-	CommitInterval  time.Duration    // 1 s
-	CommitRecords   int              // 100,000
-	TxTimeout       time.Duration    // 60 s
-	Replication     int              // of topics that are created; ≤ 0: the broker's default
+	Lookup          schemas.Lookup // in the schema registry; nil: none is configured
+	GroupPrefix     string         // transactional ids begin with it; "tapedeck"
+	MaxStateBytes   int64          // open windows per session, about; 256 MiB
+	MaxSegmentBytes int64          // one segment object; 1 GiB
+	MaxUploadBytes  int64          // all segments being received or fed at one time; at least MaxSegmentBytes, its default
+	CommitInterval  time.Duration  // 1 s
+	CommitRecords   int            // 100,000
+	TxTimeout       time.Duration  // 60 s
+	Replication     int            // of topics that are created; ≤ 0: the broker's default
 	Log             *zap.Logger
 }
 
@@ -430,4 +430,20 @@ func progressRecord(p *pipeline.Pipeline, name string, st Stored, now time.Time)
 
 func (m *Manager) transactionalID(p *pipeline.Pipeline, name string) string {
 	return fmt.Sprintf("%s.session.%s.%s", m.cfg.GroupPrefix, p.Name, name)
+}
+
+// Loaded counts the sessions that are held in memory. One that is being opened or rebuilt is left out.
+func (m *Manager) Loaded() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, sl := range m.slots {
+		if sl.mu.TryLock() {
+			if sl.live() != nil {
+				n++
+			}
+			sl.mu.Unlock()
+		}
+	}
+	return n
 }

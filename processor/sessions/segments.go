@@ -210,12 +210,12 @@ func (s *open) feedSome(ctx context.Context, epoch int64, tp kafka.TP, p *part, 
 }
 
 func (s *open) lookup(ctx context.Context, m *schemas.MissingError) (segment.Schema, error) {
-	if s.cfg.Registry == nil {
+	if s.cfg.Lookup == nil {
 		return segment.Schema{}, refused("schema id %d of %s@%d is not in the segment, and schema.registry.url is not set", m.ID, m.TopicPartition, m.Offset)
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	w, err := s.cfg.Registry.ByID(ctx, m.ID)
+	w, err := s.cfg.Lookup(ctx, m.ID)
 	switch {
 	case errors.Is(err, schema.ErrNoSuchID):
 		return w, refused("schema id %d of %s@%d is in neither the segment nor the registry, and no decision calls it unknown: the live run had it", m.ID, m.TopicPartition, m.Offset)
