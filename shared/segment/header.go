@@ -105,11 +105,7 @@ func encodeHeader(h *Header) ([]byte, error) {
 		text(fmt.Sprintf("%s%06d", keySkips, i), base64.StdEncoding.EncodeToString(chunk))
 	}
 	for i := range h.Schemas {
-		chunks, err := encodeSchema(&h.Schemas[i])
-		if err != nil {
-			return nil, err
-		}
-		for j, c := range chunks {
+		for j, c := range encodeSchema(&h.Schemas[i]) {
 			key := fmt.Sprintf("%s%06d", keySchema, i)
 			if j > 0 {
 				key += fmt.Sprintf(".%06d", j)
@@ -187,15 +183,20 @@ func encodeSkips(skips []Skip, start int64) [][]byte {
 	return chunks
 }
 
-// encodeSchema encodes s as JSON, in pieces that end between UTF-8 characters.
-func encodeSchema(s *Schema) ([][]byte, error) {
+// schemaJSON encodes s without escaping more than JSON asks for.
+func schemaJSON(s *Schema) []byte {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(s); err != nil {
-		return nil, fmt.Errorf("encode schema %d %s: %w", s.ID, s.GUID, err)
+		panic(err) // strings and integers can always be encoded
 	}
-	b := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}
+
+// encodeSchema encodes s as JSON, in pieces that end between UTF-8 characters.
+func encodeSchema(s *Schema) [][]byte {
+	b := schemaJSON(s)
 	var chunks [][]byte
 	for len(b) > maxMetaValue {
 		n := maxMetaValue
@@ -205,7 +206,7 @@ func encodeSchema(s *Schema) ([][]byte, error) {
 		chunks = append(chunks, b[:n])
 		b = b[n:]
 	}
-	return append(chunks, b), nil
+	return append(chunks, b)
 }
 
 // check says whether h can be a segment's header. Writer and reader both ask it.
@@ -288,12 +289,10 @@ const (
 	ReadUncommitted = "read_uncommitted"
 )
 
-// compareSchemas orders by (ID, GUID); what follows only makes the order complete.
+// compareSchemas orders by (ID, GUID); the JSON only makes the order complete.
 func compareSchemas(a, b Schema) int {
-	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.GUID, b.GUID), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Text, b.Text),
-		cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Version, b.Version),
-		slices.CompareFunc(a.References, b.References, func(a, b Reference) int {
-			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Version, b.Version),
-				cmp.Compare(a.Text, b.Text))
-		}))
+	if c := cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.GUID, b.GUID)); c != 0 {
+		return c
+	}
+	return bytes.Compare(schemaJSON(&a), schemaJSON(&b))
 }

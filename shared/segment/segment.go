@@ -45,6 +45,10 @@ type Reference struct {
 	Subject string `json:"subject"`
 	Version int    `json:"version"`
 	Text    string `json:"text,omitempty"` // the referred schema, so that the segment stands alone
+	// Indirect marks a reference of a reference that the schema does not name itself.
+	Indirect bool `json:"indirect,omitempty"`
+	// References are the referred schema's own, without Text: each stands in the schema's list too, before this one.
+	References []Reference `json:"references,omitempty"`
 }
 
 // Schema is a writer schema seen in keys or values of the segment.
@@ -53,9 +57,9 @@ type Schema struct {
 	GUID       string      `json:"guid,omitempty"` // where the wire format carries one
 	Type       string      `json:"type"`           // AVRO, JSON or PROTOBUF
 	Text       string      `json:"schema"`
-	References []Reference `json:"references,omitempty"`
-	Subject    string      `json:"subject,omitempty"` // where known
-	Version    int         `json:"version,omitempty"` // where known
+	References []Reference `json:"references,omitempty"` // direct and indirect, each after those that it needs
+	Subject    string      `json:"subject,omitempty"`    // where known
+	Version    int         `json:"version,omitempty"`    // where known
 }
 
 // Header is a segment's metadata, readable from the first bytes of the object alone.

@@ -1,0 +1,337 @@
+package schema
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/riferrei/srclient"
+
+	"tapedeck.dev/tapedeck/shared/segment"
+)
+
+var (
+	// ErrNoSuchID is a definite answer of the registry: no schema has this id.
+	ErrNoSuchID = errors.New("no such schema id")
+	// ErrUnavailable: the registry did not answer, or not properly; ask again later.
+	ErrUnavailable = errors.New("schema registry unavailable")
+)
+
+// Config of a Registry, keys as in Connect (schema.registry.url, basic.auth.user.info, …).
+type Config struct {
+	URL      string
+	User     string // with Password, or neither
+	Password string
+	CAFile   string // PEM; the system's roots where empty
+
+	// Timeout bounds one lookup with all its requests; 10 s where 0.
+	Timeout time.Duration
+	// NegativeTTL is how long a "no such id" is believed, since an id may be registered later; 1 minute where 0.
+	NegativeTTL time.Duration
+	// Now is the clock of NegativeTTL; time.Now where nil.
+	Now func() time.Time
+}
+
+const (
+	defaultTimeout     = 10 * time.Second
+	defaultNegativeTTL = time.Minute
+	maxNegative        = 10_000   // ids remembered as missing
+	maxReferences      = 1000     // of one schema, direct and indirect
+	maxResponseBytes   = 64 << 20 // of one answer of the registry
+)
+
+// Registry looks schemas up by id, cached for ever (an id's meaning never changes in one registry); a negative answer is
+// cached for a bounded time. Safe for concurrent use.
+type Registry struct {
+	cfg  Config
+	base http.RoundTripper
+
+	mu      sync.Mutex
+	known   map[int]segment.Schema
+	missing map[int]time.Time // until when
+}
+
+// NewRegistry makes a client; it does not connect.
+func NewRegistry(cfg Config) (*Registry, error) {
+	u, err := url.Parse(cfg.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("schema.registry.url %q: give an http:// or https:// address", redact(cfg.URL))
+	}
+	if u.User != nil {
+		return nil, fmt.Errorf("schema.registry.url %q: give user and password as basic.auth.user.info, not in the address", u.Redacted())
+	}
+	if (cfg.User == "") != (cfg.Password == "") {
+		return nil, errors.New("basic.auth.user.info: give user and password, as user:password")
+	}
+	cfg.URL = strings.TrimRight(cfg.URL, "/")
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	if cfg.NegativeTTL <= 0 {
+		cfg.NegativeTTL = defaultNegativeTTL
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if cfg.CAFile != "" {
+		pem, err := os.ReadFile(cfg.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read CA file of the schema registry: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("CA file %s of the schema registry holds no PEM certificate", cfg.CAFile)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return &Registry{cfg: cfg, base: transport, known: map[int]segment.Schema{}, missing: map[int]time.Time{}}, nil
+}
+
+// redact drops what may be a password from an address that cannot be parsed.
+func redact(s string) string {
+	if i := strings.LastIndexByte(s, '@'); i >= 0 {
+		return "…" + s[i:]
+	}
+	return s
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// client returns a client whose requests end with ctx. srclient takes no context, so each call gets a client of its own, around
+// the shared connections; it keeps no cache, since ours also knows what is missing.
+func (r *Registry) client(ctx context.Context) *srclient.SchemaRegistryClient {
+	c := srclient.NewSchemaRegistryClient(r.cfg.URL, srclient.WithClient(&http.Client{
+		Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+			resp, err := r.base.RoundTrip(req.WithContext(ctx))
+			if err == nil {
+				resp.Body = struct {
+					io.Reader
+					io.Closer
+				}{io.LimitReader(resp.Body, maxResponseBytes), resp.Body}
+			}
+			return resp, err
+		}),
+	}))
+	c.CachingEnabled(false)
+	c.SetCredentials(r.cfg.User, r.cfg.Password)
+	return c
+}
+
+// errorCode returns the registry's error code, or 0 where err is not an answer of a registry.
+func errorCode(err error) int {
+	var e srclient.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return 0
+}
+
+const codeSchemaNotFound = 40403
+
+// unavailable wraps err so that the reason of the context, if it has ended, is kept too.
+func (r *Registry) unavailable(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return fmt.Errorf("%w at %s: %w", ErrUnavailable, r.cfg.URL, err)
+}
+
+// Ping asks the registry for some schema, once: that is what is needed of it later. Errors: ErrUnavailable.
+func (r *Registry) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	if _, err := r.client(ctx).GetSchema(1); err != nil && errorCode(err) != codeSchemaNotFound {
+		return fmt.Errorf("ping: %w", r.unavailable(ctx, err))
+	}
+	return nil
+}
+
+// ByID returns the schema with its references resolved (Text set in each), type, and subject and version where the registry tells
+// (the first of them by name and number). References holds the direct and the indirect ones, each once, in an order in which each comes
+// after those that it needs itself.
+//
+// Errors: ErrNoSuchID where the registry says so (its error code 40403; a plain 404 may come from a wrong address), ErrUnavailable.
+func (r *Registry) ByID(ctx context.Context, id int) (segment.Schema, error) {
+	if id < 0 || id > math.MaxInt32 {
+		return segment.Schema{}, fmt.Errorf("schema id %d: %w", id, ErrNoSuchID)
+	}
+	if s, ok, err := r.cached(id); ok || err != nil {
+		return s, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	s, err := r.lookup(ctx, id)
+	if err != nil {
+		if errors.Is(err, ErrNoSuchID) {
+			r.forget(id)
+		}
+		return segment.Schema{}, fmt.Errorf("schema id %d: %w", id, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known[id] = s
+	delete(r.missing, id)
+	return clone(s), nil
+}
+
+func (r *Registry) cached(id int) (segment.Schema, bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s, ok := r.known[id]; ok {
+		return clone(s), true, nil
+	}
+	if until, ok := r.missing[id]; ok {
+		if r.cfg.Now().Before(until) {
+			return segment.Schema{}, false, fmt.Errorf("schema id %d: %w", id, ErrNoSuchID)
+		}
+		delete(r.missing, id)
+	}
+	return segment.Schema{}, false, nil
+}
+
+// forget remembers that id is missing.
+func (r *Registry) forget(id int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.cfg.Now()
+	if len(r.missing) >= maxNegative {
+		for other, until := range r.missing {
+			if !now.Before(until) {
+				delete(r.missing, other)
+			}
+		}
+		if len(r.missing) >= maxNegative {
+			clear(r.missing) // asking again is cheaper than growing
+		}
+	}
+	r.missing[id] = now.Add(r.cfg.NegativeTTL)
+}
+
+// clone keeps callers from sharing the cache's slices.
+func clone(s segment.Schema) segment.Schema {
+	s.References = slices.Clone(s.References)
+	for i := range s.References {
+		s.References[i].References = slices.Clone(s.References[i].References)
+	}
+	return s
+}
+
+func (r *Registry) lookup(ctx context.Context, id int) (segment.Schema, error) {
+	client := r.client(ctx)
+	got, err := client.GetSchema(id)
+	if err != nil {
+		if errorCode(err) == codeSchemaNotFound {
+			return segment.Schema{}, ErrNoSuchID
+		}
+		return segment.Schema{}, r.unavailable(ctx, err)
+	}
+	if got.Schema() == "" {
+		return segment.Schema{}, r.unavailable(ctx, errors.New("answer without a schema"))
+	}
+	s := segment.Schema{ID: id, Type: srclient.Avro.String(), Text: got.Schema()}
+	if t := got.SchemaType(); t != nil && *t != "" {
+		s.Type = t.String()
+	}
+	resolver := resolver{client: client, seen: map[srclient.Reference]int{}}
+	if err := resolver.resolve(got.References(), false); err != nil {
+		return segment.Schema{}, r.unavailable(ctx, err)
+	}
+	s.References = resolver.out
+	versions, err := client.GetSubjectVersionsById(id)
+	switch {
+	case err == nil && len(versions) > 0:
+		first := versions[0]
+		for _, v := range versions[1:] {
+			if cmp.Or(cmp.Compare(v.Subject, first.Subject), cmp.Compare(v.Version, first.Version)) < 0 {
+				first = v
+			}
+		}
+		s.Subject, s.Version = first.Subject, first.Version
+	case err != nil && !notFound(err):
+		// Leaving subject and version out for a moment's trouble would give the same records other bytes.
+		return segment.Schema{}, r.unavailable(ctx, err)
+	}
+	return s, nil
+}
+
+// notFound reports whether err is an answer 404 of any kind: a registry may not have the route.
+func notFound(err error) bool {
+	if code := errorCode(err); code != 0 {
+		return code == http.StatusNotFound || code/100 == http.StatusNotFound
+	}
+	return strings.HasPrefix(err.Error(), "404 ") // srclient keeps the status line only
+}
+
+// resolver collects the references of one schema.
+type resolver struct {
+	client *srclient.SchemaRegistryClient
+	seen   map[srclient.Reference]int // place in out, −1 while its own references are collected
+	out    []segment.Reference
+}
+
+func (r *resolver) resolve(refs []srclient.Reference, indirect bool) error {
+	for _, ref := range refs {
+		if at, ok := r.seen[ref]; ok {
+			if at >= 0 && !indirect {
+				r.out[at].Indirect = false
+			}
+			continue
+		}
+		if len(r.seen) >= maxReferences {
+			return fmt.Errorf("more than %d references", maxReferences)
+		}
+		r.seen[ref] = -1
+		got, err := r.client.GetSchemaByVersion(ref.Subject, ref.Version)
+		if err != nil {
+			return fmt.Errorf("reference %q to subject %s version %d: %w", ref.Name, ref.Subject, ref.Version, err)
+		}
+		if err := r.resolve(got.References(), true); err != nil {
+			return err
+		}
+		x := segment.Reference{Name: ref.Name, Subject: ref.Subject, Version: ref.Version, Text: got.Schema(), Indirect: indirect}
+		for _, own := range got.References() {
+			x.References = append(x.References, segment.Reference{Name: own.Name, Subject: own.Subject, Version: own.Version})
+		}
+		r.seen[ref] = len(r.out)
+		r.out = append(r.out, x)
+	}
+	return nil
+}
+
+// Register registers text (type AVRO, JSON or PROTOBUF) under subject and returns its id. Line ends of AVRO and JSON become spaces.
+// Errors: ErrUnavailable; any other is the registry's refusal.
+func (r *Registry) Register(ctx context.Context, subject, text, typ string) (int, error) {
+	t := srclient.SchemaType(typ)
+	if t != srclient.Avro && t != srclient.Json && t != srclient.Protobuf {
+		return 0, fmt.Errorf("register schema under %s: unknown type %q: use AVRO, JSON or PROTOBUF", subject, typ)
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	s, err := r.client(ctx).CreateSchema(subject, text, t)
+	if err != nil {
+		switch status := errorCode(err); {
+		case status == http.StatusConflict, status == http.StatusUnprocessableEntity, status/100 == http.StatusConflict, status/100 == http.StatusUnprocessableEntity:
+			return 0, fmt.Errorf("register schema under %s at %s: refused: %w", subject, r.cfg.URL, err)
+		}
+		return 0, fmt.Errorf("register schema under %s: %w", subject, r.unavailable(ctx, err))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.missing, s.ID())
+	return s.ID(), nil
+}
