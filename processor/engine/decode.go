@@ -123,7 +123,7 @@ func (d *avroDecoder) datum(s *avro.Schema, payload []byte) (ok bool) {
 			ok = false
 		}
 	}()
-	rest, err := s.Decode(payload, d.target)
+	rest, err := s.Decode(payload, d.target, avro.SkipUnknown(), avro.AliasInput())
 	return err == nil && len(rest) == 0
 }
 

@@ -66,7 +66,7 @@ type Engine struct {
 	p       *pipeline.Pipeline
 	schemas Schemas
 	parts   map[TP]*partition
-	floors  map[TP][]Floor // by offset; of partitions that are not there yet
+	floors  map[TP][]Floor // every floor, by offset: a partition may come back
 	merged  *shard         // nil: keyed, each partition has its own
 	sources map[string]*source
 	shape   shape
@@ -133,14 +133,13 @@ func (e *Engine) AddPartition(tp TP, at Commit) {
 	}
 	p := &partition{tp: tp, source: src, shard: sh, index: len(sh.parts), pos: at.Low, maxTime: at.MaxAtLow, floor: NoTime,
 		floors: e.floors[tp], handedOut: at.Position}
-	delete(e.floors, tp)
 	sh.parts = append(sh.parts, p)
 	sh.emitted = max(sh.emitted, at.Emitted)
 	e.parts[tp] = p
 	p.applyFloors()
 }
 
-// RemovePartition drops a partition's state (keyed pipelines, after a rebalance). Floors that lie ahead of it are forgotten as well. The
+// RemovePartition drops a partition's state and its outputs that were not taken (keyed pipelines, after a rebalance); its floors stay known. The
 // partitions of a merged pipeline share their state: after a rebalance it needs a new engine, and Feed says so.
 func (e *Engine) RemovePartition(tp TP) {
 	p := e.parts[tp]
@@ -157,25 +156,25 @@ func (e *Engine) RemovePartition(tp TP) {
 	}
 }
 
-// AddFloor adds a floor decided now; Offset must be ≥ the partition's position.
+// AddFloor adds a floor decided now; Offset must be ≥ the partition's position. Of a partition that is not there (yet, or any more) it may have any
+// offset; a floor that is known already changes nothing.
 func (e *Engine) AddFloor(f Floor) {
-	list := e.floors[f.TP]
+	e.floors[f.TP] = insertFloor(e.floors[f.TP], f)
 	p := e.parts[f.TP]
-	if p != nil {
-		if f.Offset < p.pos {
-			e.misused("floor of %s at offset %d: the partition has been read to %d", f.TP, f.Offset, p.pos)
-			return
-		}
-		list = p.floors
+	switch {
+	case p == nil:
+	case f.Offset < p.pos:
+		e.misused("floor of %s at offset %d: the partition has been read to %d", f.TP, f.Offset, p.pos)
+	default:
+		p.floors = insertFloor(p.floors, f)
+		p.applyFloors()
 	}
+}
+
+// insertFloor returns a new list, because partitions hold parts of the old one.
+func insertFloor(list []Floor, f Floor) []Floor {
 	i, _ := slices.BinarySearchFunc(list, f.Offset+1, func(f Floor, offset int64) int { return cmp.Compare(f.Offset, offset) })
-	list = slices.Insert(slices.Clip(list), i, f)
-	if p == nil {
-		e.floors[f.TP] = list
-		return
-	}
-	p.floors = list
-	p.applyFloors()
+	return slices.Concat(list[:i], []Floor{f}, list[i:])
 }
 
 // Feed takes consecutive records of one partition, in offset order, from its position on (older ones are ignored). It returns how many it took; fewer than

@@ -40,9 +40,7 @@ func (e *Engine) closeThrough(out []Output, s *shard) []Output {
 	}
 	s.closed = w
 	for _, win := range e.close(s, w) {
-		if win.end > s.emitted { // else it was handed out before the restart
-			out = e.results(out, s, win, false)
-		}
+		out = e.results(out, s, win, false)
 	}
 	s.emitted = max(s.emitted, w)
 	return out
@@ -54,9 +52,7 @@ func (e *Engine) Drain() []Output {
 	for _, s := range e.shards() {
 		out = e.closeThrough(out, s)
 		for _, win := range e.close(s, 1<<62) {
-			if win.end > s.emitted {
-				out = e.results(out, s, win, true)
-			}
+			out = e.results(out, s, win, true)
 		}
 	}
 	out = e.takeSide(out)
