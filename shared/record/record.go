@@ -73,4 +73,17 @@ func Equal(a, b *Record) bool {
 	return true
 }
 
+// Clone returns a copy of r that shares no bytes with it.
+func (r *Record) Clone() Record {
+	c := *r
+	c.Key, c.Value = bytes.Clone(r.Key), bytes.Clone(r.Value)
+	if r.Headers != nil {
+		c.Headers = make([]Header, len(r.Headers))
+		for i, h := range r.Headers {
+			c.Headers[i] = Header{Key: h.Key, Value: bytes.Clone(h.Value)}
+		}
+	}
+	return c
+}
+
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }

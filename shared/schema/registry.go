@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -118,18 +119,37 @@ func (r *Registry) client(ctx context.Context) *srclient.SchemaRegistryClient {
 	c := srclient.NewSchemaRegistryClient(r.cfg.URL, srclient.WithClient(&http.Client{
 		Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
 			resp, err := r.base.RoundTrip(req.WithContext(ctx))
-			if err == nil {
-				resp.Body = struct {
-					io.Reader
-					io.Closer
-				}{io.LimitReader(resp.Body, maxResponseBytes), resp.Body}
+			if err != nil {
+				return nil, err
 			}
-			return resp, err
+			if err := readWhole(resp); err != nil {
+				return nil, err
+			}
+			return resp, nil
 		}),
 	}))
 	c.CachingEnabled(false)
 	c.SetCredentials(r.cfg.User, r.cfg.Password)
 	return c
+}
+
+// readWhole replaces resp's body by its bytes, which it bounds, as srclient does not. It refuses the JSON value null, on which
+// srclient panics.
+func readWhole(resp *http.Response) error {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes+1))
+	if closeErr := resp.Body.Close(); err == nil {
+		err = closeErr
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("read answer: %w", err)
+	case len(b) > maxResponseBytes:
+		return fmt.Errorf("answer is longer than %d bytes", maxResponseBytes)
+	case string(bytes.TrimSpace(b)) == "null":
+		return errors.New("answer is null")
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(b))
+	return nil
 }
 
 // errorCode returns the registry's error code, or 0 where err is not an answer of a registry.
@@ -143,6 +163,8 @@ func errorCode(err error) int {
 
 const codeSchemaNotFound = 40403
 
+var errNoSchema = errors.New("answer without a schema; is this the address of a schema registry?")
+
 // unavailable wraps err so that the reason of the context, if it has ended, is kept too.
 func (r *Registry) unavailable(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
@@ -155,7 +177,11 @@ func (r *Registry) unavailable(ctx context.Context, err error) error {
 func (r *Registry) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	if _, err := r.client(ctx).GetSchema(1); err != nil && errorCode(err) != codeSchemaNotFound {
+	got, err := r.client(ctx).GetSchema(1)
+	if err == nil && got.Schema() == "" {
+		err = errNoSchema
+	}
+	if err != nil && errorCode(err) != codeSchemaNotFound {
 		return fmt.Errorf("ping: %w", r.unavailable(ctx, err))
 	}
 	return nil
@@ -241,11 +267,11 @@ func (r *Registry) lookup(ctx context.Context, id int) (segment.Schema, error) {
 		return segment.Schema{}, r.unavailable(ctx, err)
 	}
 	if got.Schema() == "" {
-		return segment.Schema{}, r.unavailable(ctx, errors.New("answer without a schema"))
+		return segment.Schema{}, r.unavailable(ctx, errNoSchema)
 	}
-	s := segment.Schema{ID: id, Type: srclient.Avro.String(), Text: got.Schema()}
+	s := segment.Schema{ID: id, Type: string(srclient.Avro), Text: got.Schema()}
 	if t := got.SchemaType(); t != nil && *t != "" {
-		s.Type = t.String()
+		s.Type = string(*t) // String of Avro is empty
 	}
 	resolver := resolver{client: client, seen: map[srclient.Reference]int{}}
 	if err := resolver.resolve(got.References(), false); err != nil {
