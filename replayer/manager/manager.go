@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -398,4 +400,11 @@ func (m *Manager) view(e *jobstore.Entry) *View {
 		}
 	}
 	return view(e, live)
+}
+
+// Working lists the jobs that this replayer is at work on, sorted.
+func (m *Manager) Working() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.workers))
 }

@@ -81,7 +81,7 @@ func MakePlan(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *
 			pp, err := planPartition(gctx, arch, r, tp)
 			if errors.Is(err, archive.ErrEmptyRange) {
 				empty[i] = err
-				pp, err = nothing(gctx, arch, tp)
+				pp, err = emptyRange(gctx, arch, r, tp)
 			}
 			if err != nil {
 				return wrapDefinite(err)
@@ -101,6 +101,11 @@ func MakePlan(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *
 	}
 	if p.Decisions, err = planDecisions(ctx, arch, r, pipe); err != nil {
 		return nil, err
+	}
+	if r.Promise == session.Reproduce {
+		if err := p.addMembers(ctx, arch, r); err != nil {
+			return nil, err
+		}
 	}
 	p.sum()
 	return p, nil
@@ -145,18 +150,20 @@ func choose(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *se
 			out = append(out, tp)
 		}
 	}
-	slices.SortFunc(out, func(a, b record.TopicPartition) int {
-		if a.Less(b) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(out, byTP)
 	for key := range r.Bounds {
 		if !slices.ContainsFunc(out, func(tp record.TopicPartition) bool { return fmt.Sprintf("%s/%d", tp.Topic, tp.Partition) == key }) {
 			return nil, failf("bounds name %s, which is not among the partitions to replay", key)
 		}
 	}
 	return out, nil
+}
+
+func byTP(a, b record.TopicPartition) int {
+	if a.Less(b) {
+		return -1
+	}
+	return 1 // no two are equal
 }
 
 // missingTopic tells a wrong name from a wrong place.
@@ -186,21 +193,6 @@ func missingTopic(ctx context.Context, arch *archive.Archive, topic string) erro
 func planPartition(ctx context.Context, arch *archive.Archive, r *job.Request, tp record.TopicPartition) (*archive.PartitionPlan, error) {
 	from, until := r.EndsOf(tp)
 	return arch.Plan(ctx, archive.Request{TP: tp, From: archive.Bound(from), Until: archive.Bound(until)})
-}
-
-// nothing is the plan of a partition without a record in the window. It takes part all the same: a pipeline that merges partitions must
-// know that this one brings nothing.
-func nothing(ctx context.Context, arch *archive.Archive, tp record.TopicPartition) (*archive.PartitionPlan, error) {
-	t, err := arch.Tail(ctx, tp.Topic, tp.Partition, -1)
-	if err != nil {
-		return nil, err
-	}
-	if t == nil {
-		return nil, fmt.Errorf("plan %s: %w", tp, archive.ErrNotArchived)
-	}
-	h := t.Header
-	return &archive.PartitionPlan{TopicPartition: tp, TopicID: h.TopicID, ClusterID: h.ClusterID, Isolation: h.Isolation,
-		From: h.Next, Until: h.Next, FromTimestamp: -1, UntilTimestamp: -1}, nil
 }
 
 func checkLost(r *job.Request, parts []archive.PartitionPlan) error {
@@ -254,6 +246,13 @@ func replanRange(ctx context.Context, arch *archive.Archive, rng *job.Range) (*a
 		now, err := arch.Plan(ctx, archive.Request{TP: rng.TopicPartition,
 			From:  archive.Bound{Kind: archive.AtOffset, Value: rng.From},
 			Until: archive.Bound{Kind: archive.AtOffset, Value: rng.Until}})
+		if errors.Is(err, archive.ErrEmptyRange) {
+			pp.FromTimestamp, pp.UntilTimestamp = rng.FromTimestamp, rng.UntilTimestamp
+			if pp.Segments, err = segmentsOf(ctx, arch, pp); err != nil {
+				return nil, wrapDefinite(err)
+			}
+			return pp, nil
+		}
 		if err != nil {
 			return nil, wrapDefinite(fmt.Errorf("find the segments of the stored plan: %w", err))
 		}

@@ -322,6 +322,8 @@ func (r *Runner) CancelSession(ctx context.Context, j *job.Job, dest *target.Cli
 				return none, ErrFenced
 			case st.State == session.Finished:
 				return none, &Failure{ErrFinished}
+			case st.State != session.Open:
+				return none, nil // failed or cancelled: there is nothing left to close
 			}
 			return none, failf("the target refuses to cancel the session: %w", err)
 		case target.Refused:

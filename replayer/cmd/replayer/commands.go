@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"tapedeck.dev/tapedeck/replayer"
+	"tapedeck.dev/tapedeck/replayer/client"
+	"tapedeck.dev/tapedeck/replayer/job"
+	"tapedeck.dev/tapedeck/shared/service"
+)
+
+// Exit statuses besides 0.
+const (
+	exitOutcome = 1 // the job failed or was cancelled, or the plan says that it cannot be done
+	exitNotRun  = 2 // the command could not do its work
+)
+
+func root() *cobra.Command {
+	cmd := service.Command("replayer", "Replay archived Kafka records in order, as jobs over HTTP.", replayer.Keys(), replayer.Run)
+	cmd.AddCommand(planCommand(), startCommand(), listCommand(), statusCommand(), waitCommand(),
+		doCommand(job.Pause, "Stop sending; the session stays open"),
+		doCommand(job.Resume, "Go on with a paused job"),
+		doCommand(job.Cancel, "End a job and close its session at the target"),
+		doCommand(job.Retry, "Go on with a failed job"))
+	return cmd
+}
+
+// remote are the flags of the commands that ask a running replayer.
+type remote struct {
+	url    string
+	output string
+}
+
+func (r *remote) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.url, "url", "http://127.0.0.1:8184", "`address` of a replayer")
+	cmd.Flags().StringVarP(&r.output, "output", "o", "table", "`format`: table or json")
+}
+
+func (r *remote) client() (*client.Client, error) {
+	if r.output != "table" && r.output != "json" {
+		return nil, fmt.Errorf("-o %q: give table or json", r.output)
+	}
+	return client.New(r.url)
+}
+
+// print writes v as JSON, or by table.
+func (r *remote) print(w io.Writer, v any, table func(io.Writer) error) error {
+	if r.output != "json" {
+		return table(w)
+	}
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	_, err = fmt.Fprintf(w, "%s\n", data)
+	return err
+}
+
+func ctxOf(cmd *cobra.Command) context.Context {
+	if ctx := cmd.Context(); ctx != nil {
+		return ctx
+	}
+	return context.Background()
+}
+
+func planCommand() *cobra.Command {
+	var r remote
+	var q request
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Show what a job would read and send, without starting it (exit 1: it cannot be done)",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := r.client()
+			if err != nil {
+				return err
+			}
+			body, err := q.body(cmd)
+			if err != nil {
+				return err
+			}
+			p, err := c.DryRun(ctxOf(cmd), body)
+			var e *client.Error
+			if errors.As(err, &e) && e.Code == http.StatusUnprocessableEntity {
+				return &service.ExitError{Code: exitOutcome, Err: err}
+			}
+			if err != nil {
+				return err
+			}
+			return r.print(cmd.OutOrStdout(), p, func(w io.Writer) error { return planTable(w, p) })
+		},
+	}
+	r.flags(cmd)
+	q.flags(cmd)
+	return cmd
+}
+
+func startCommand() *cobra.Command {
+	var r remote
+	var q request
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Start a job (with --wait: exit 0 COMPLETED, 1 FAILED or CANCELLED, 2 could not run)",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := r.client()
+			if err != nil {
+				return err
+			}
+			body, err := q.body(cmd)
+			if err != nil {
+				return err
+			}
+			v, created, err := c.Start(ctxOf(cmd), body)
+			if err != nil {
+				return err
+			}
+			if !created {
+				what := "nothing new was started"
+				if v.State.Ended() {
+					what += "; to run it again, take another name"
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "job %s is there already, made by the same request, and is %s: %s\n", v.Name, v.State, what)
+			}
+			if wait {
+				return waitFor(cmd, &r, c, v.Name)
+			}
+			return r.print(cmd.OutOrStdout(), v, func(w io.Writer) error { return viewTable(w, v) })
+		},
+	}
+	r.flags(cmd)
+	q.flags(cmd)
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the job has ended, showing its progress")
+	return cmd
+}
+
+func waitCommand() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:   "wait NAME",
+		Short: "Wait until a job has ended (exit 0 COMPLETED, 1 FAILED or CANCELLED, 2 could not run)",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := r.client()
+			if err != nil {
+				return err
+			}
+			return waitFor(cmd, &r, c, args[0])
+		},
+	}
+	r.flags(cmd)
+	return cmd
+}
+
+func listCommand() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List every job",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := r.client()
+			if err != nil {
+				return err
+			}
+			views, err := c.List(ctxOf(cmd))
+			if err != nil {
+				return err
+			}
+			return r.print(cmd.OutOrStdout(), views, func(w io.Writer) error { return listTable(w, views) })
+		},
+	}
+	r.flags(cmd)
+	return cmd
+}
+
+func statusCommand() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Show a job with its progress and proof",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := r.client()
+			if err != nil {
+				return err
+			}
+			v, err := c.Get(ctxOf(cmd), args[0])
+			if err != nil {
+				return err
+			}
+			return r.print(cmd.OutOrStdout(), v, func(w io.Writer) error { return viewTable(w, v) })
+		},
+	}
+	r.flags(cmd)
+	return cmd
+}
+
+func doCommand(e job.Event, short string) *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:   string(e) + " NAME",
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := r.client()
+			if err != nil {
+				return err
+			}
+			v, err := c.Do(ctxOf(cmd), args[0], e)
+			if err != nil {
+				return err
+			}
+			return r.print(cmd.OutOrStdout(), v, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s %s\n", v.Name, v.State)
+				return err
+			})
+		},
+	}
+	r.flags(cmd)
+	return cmd
+}

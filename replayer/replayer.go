@@ -1,0 +1,84 @@
+package replayer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"tapedeck.dev/tapedeck/replayer/api"
+	"tapedeck.dev/tapedeck/replayer/jobstore"
+	"tapedeck.dev/tapedeck/replayer/manager"
+	"tapedeck.dev/tapedeck/replayer/metrics"
+	"tapedeck.dev/tapedeck/replayer/run"
+	"tapedeck.dev/tapedeck/replayer/target"
+	"tapedeck.dev/tapedeck/shared/archive"
+	"tapedeck.dev/tapedeck/shared/service"
+	"tapedeck.dev/tapedeck/shared/store"
+	"tapedeck.dev/tapedeck/shared/store/storeurl"
+)
+
+// Run is the replayer as a service: it checks its store, then serves the API and runs jobs until ctx ends.
+func Run(ctx context.Context, f *service.Frame) (err error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "replayer"
+	}
+	set, err := readSettings(f.Config, host)
+	if err != nil {
+		return err
+	}
+	st, err := storeurl.Open(ctx, f.Config.String("store"))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	if err := f.AtStart(ctx, "store", func(ctx context.Context) error { return checkStore(ctx, st) }); err != nil {
+		return err
+	}
+
+	targets := make(map[string]*target.Client, len(set.targets))
+	for name, conf := range set.targets {
+		c := target.NewClient(conf, set.requestTimeout)
+		defer c.Close()
+		targets[name] = c
+	}
+	if len(targets) == 0 {
+		f.Log.Warn("no targets are configured (targets.<name>.url and .pipeline): no job can be started here")
+	}
+	m := metrics.New(f.Metrics)
+	runner := &run.Runner{Archive: archive.Open(st, f.Config.String("topics.dir")), Settings: set.run, Log: f.Log.Named("run"), Metrics: m}
+	mgr := manager.New(jobstore.New(st), runner, targets,
+		manager.Settings{ID: set.id, Lease: set.lease, Scan: set.scan, Stable: set.stable}, f.Log.Named("jobs"), m)
+	api.New(mgr).Register(f.Mux)
+	f.Ready = mgr.Ready
+	f.Status = func() any { return status(mgr, set) }
+	f.Log.Info("replayer", zap.String("id", set.id), zap.Stringer("store", st), zap.Strings("targets", target.Names(set.targets)))
+
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return f.Serve(ctx) })
+	g.Go(func() error { return mgr.Run(ctx) })
+	return g.Wait()
+}
+
+func checkStore(ctx context.Context, st store.Store) error {
+	err := archive.Probe(ctx, st)
+	if errors.Is(err, store.ErrInvalid) || errors.Is(err, archive.ErrForeign) {
+		return service.Permanent(err)
+	}
+	return err
+}
+
+// Status is the replayer's part of /status.
+type Status struct {
+	ID      string   `json:"id"`
+	Targets []string `json:"targets"`
+	Working []string `json:"working"` // jobs that this replayer is at work on
+}
+
+func status(m *manager.Manager, set settings) Status {
+	return Status{ID: set.id, Targets: target.Names(set.targets), Working: m.Working()}
+}
