@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/segment"
@@ -40,6 +39,10 @@ const (
 type Request struct {
 	TP          record.TopicPartition
 	From, Until Bound
+	// AllowEmpty asks for a plan also where no record lies in the range: the segments that say so, where the bounds are
+	// offsets; no segments, From = Until, where no segment can hold a record of a time, or the range has no offsets. A
+	// consumer of several partitions may have to be told that one of them brings nothing.
+	AllowEmpty bool
 }
 
 // PlannedSegment is one object to read.
@@ -101,15 +104,25 @@ func (a *Archive) plan(ctx context.Context, r Request) (*PartitionPlan, error) {
 			return nil, err
 		}
 	}
-	if err := w.clip(m.next()); err != nil {
+	if err := w.clip(m.next(), r.AllowEmpty); err != nil {
 		return nil, err
 	}
 	if err := a.load(ctx, m, w.candidates(m)); err != nil {
 		return nil, err
 	}
 	from, until, ok := w.extent(m)
-	if !ok {
+	if !ok && !r.AllowEmpty {
 		return nil, fmt.Errorf("%w: no record of %s", ErrEmptyRange, w)
+	}
+	if !ok && r.From.Kind == AtTimestamp {
+		if from, err = a.first(ctx, m); err != nil {
+			return nil, err
+		}
+	}
+	if !ok || from == until {
+		p := w.plan(m, from, from, a.key)
+		p.Segments, p.Gaps = []PlannedSegment{}, []segment.Skip{}
+		return p, nil
 	}
 	if err := a.load(ctx, m, m.overlapping(from, until)); err != nil { // between candidates
 		return nil, err
@@ -120,7 +133,7 @@ func (a *Archive) plan(ctx context.Context, r Request) (*PartitionPlan, error) {
 		return nil, err
 	}
 	all := func(segment.Class) bool { return true }
-	if covered(gapsOf(skips, from, until, all), from, until) {
+	if !r.AllowEmpty && covered(gapsOf(skips, from, until, all), from, until) {
 		return nil, fmt.Errorf("%w: no record of %s, only offsets without data", ErrEmptyRange, w)
 	}
 	p.Gaps = gapsOf(skips, from, until, func(c segment.Class) bool { return c == segment.Lost || c == segment.NotArchived })
@@ -195,7 +208,7 @@ func newWindow(r Request) (*window, error) {
 	default:
 		return nil, fmt.Errorf("%w: until %q is none of offset, timestamp, end", ErrBadBound, r.Until.Kind)
 	}
-	if w.from >= w.until || w.fromTS >= w.untilTS {
+	if w.from > w.until || w.fromTS > w.untilTS || !r.AllowEmpty && (w.from == w.until || w.fromTS == w.untilTS) {
 		return nil, fmt.Errorf("%w: %s (until is exclusive)", ErrEmptyRange, w)
 	}
 	return w, nil
@@ -212,7 +225,7 @@ func describe(r Request) string {
 }
 
 // clip holds the window against the frontier.
-func (w *window) clip(next int64) error {
+func (w *window) clip(next int64, allowEmpty bool) error {
 	switch {
 	case w.until != math.MaxInt64 && w.until > next:
 		return fmt.Errorf("%w: until offset %d, but the archive holds [0, %d)", ErrBeyond, w.until, next)
@@ -220,9 +233,10 @@ func (w *window) clip(next int64) error {
 		return fmt.Errorf("%w: from offset %d, but the archive holds [0, %d)", ErrBeyond, w.from, next)
 	}
 	w.until = min(w.until, next)
-	if w.from >= w.until {
-		return fmt.Errorf("%w: %s, and the archive ends at %d", ErrEmptyRange, strings.TrimSpace(w.text), next)
+	if w.from >= w.until && !allowEmpty {
+		return fmt.Errorf("%w: %s, and the archive ends at %d", ErrEmptyRange, w, next)
 	}
+	w.until = max(w.from, w.until) // until may lie in what "earliest" passes over
 	return nil
 }
 
@@ -273,7 +287,7 @@ func (w *window) extent(m *chainMap) (from, until int64, ok bool) {
 		}
 	}
 	if first < 0 {
-		return 0, 0, false
+		return from, from, false
 	}
 	if w.fromTS != noMin {
 		from = max(from, first)

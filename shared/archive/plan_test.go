@@ -24,7 +24,7 @@ var (
 )
 
 func plan(a *Archive, from, until Bound) (*PartitionPlan, error) {
-	return a.Plan(context.Background(), Request{trips, from, until})
+	return a.Plan(context.Background(), Request{TP: trips, From: from, Until: until})
 }
 
 func mustPlan(t *testing.T, a *Archive, from, until Bound) *PartitionPlan {
@@ -172,16 +172,50 @@ func TestPlanErrors(t *testing.T) {
 	}
 }
 
+func TestPlanAllowEmpty(t *testing.T) {
+	a, _ := gappy(t)
+	for name, c := range map[string]struct {
+		from, until     Bound
+		wantFrom, wantU int64
+		starts          []int64
+		err             error
+	}{
+		"only a lost range":     {offset(141), offset(159), 141, 159, []int64{130, 150}, nil},
+		"only no data":          {offset(103), offset(104), 103, 104, []int64{100}, nil},
+		"from = until":          {offset(105), offset(105), 105, 105, nil, nil},
+		"from the frontier":     {offset(180), end, 180, 180, nil, nil},
+		"until before earliest": {earliest, offset(50), 100, 100, nil, nil},
+		"times with no record":  {timestamp(200_000), timestamp(300_000), 100, 100, nil, nil},
+		"a time with no record": {offset(120), timestamp(5), 120, 120, nil, nil},
+		"with records":          {offset(100), offset(102), 100, 102, []int64{100}, nil},
+		"from > until":          {offset(106), offset(105), 0, 0, nil, ErrEmptyRange},
+		"past the frontier":     {offset(181), end, 0, 0, nil, ErrBeyond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := a.Plan(context.Background(), Request{TP: trips, From: c.from, Until: c.until, AllowEmpty: true})
+			if !errors.Is(err, c.err) {
+				t.Fatalf("error %v", err)
+			}
+			if err != nil {
+				return
+			}
+			if p.From != c.wantFrom || p.Until != c.wantU || !slices.Equal(starts(p), c.starts) || p.TopicID == "" || p.Gaps == nil || p.Segments == nil {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
 func TestCase15PlanOfWhatIsNotThere(t *testing.T) {
 	a, _ := gappy(t)
 	for name, tp := range map[string]record.TopicPartition{"topic": {Topic: "none", Partition: 0}, "partition": {Topic: "trips", Partition: 1}} {
-		_, err := a.Plan(context.Background(), Request{tp, earliest, end})
+		_, err := a.Plan(context.Background(), Request{TP: tp, From: earliest, Until: end})
 		if !errors.Is(err, ErrNotArchived) || !strings.Contains(err.Error(), tp.String()) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	wrong := Open(mem.New(), "topics")
-	if _, err := wrong.Plan(context.Background(), Request{trips, earliest, end}); !errors.Is(err, ErrNotArchived) || !strings.Contains(err.Error(), "mem://") {
+	if _, err := wrong.Plan(context.Background(), Request{TP: trips, From: earliest, Until: end}); !errors.Is(err, ErrNotArchived) || !strings.Contains(err.Error(), "mem://") {
 		t.Errorf("wrong prefix: %v", err)
 	}
 }
