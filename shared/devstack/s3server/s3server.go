@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/versity/versitygw/auth"
 	"github.com/versity/versitygw/backend/meta"
 	"github.com/versity/versitygw/backend/posix"
 	"github.com/versity/versitygw/embedgw"
@@ -73,6 +74,8 @@ func startOnce(ctx context.Context, dir, addr, accessKey, secret string, buckets
 	go func() {
 		defer close(done)
 		ended = embedgw.RunVersityGW(ctx, backend, &embedgw.Config{
+			// Given, so that it does not print to stdout which one it has chosen.
+			IAMService:        auth.NewIAMServiceSingle(auth.Account{Access: accessKey, Secret: secret, Role: auth.RoleAdmin}),
 			RootUserAccess:    accessKey,
 			RootUserSecret:    secret,
 			Region:            Region,
