@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,6 +43,8 @@ type Consumer struct {
 	out   *collector // being filled; nil outside Poll
 	left  []Event    // arose outside Poll, handed over by the next
 
+	topics []string // subscribed to
+
 	ops sync.WaitGroup // Commit, Committed and Watermarks under way
 
 	mu         sync.Mutex
@@ -62,6 +65,8 @@ type partition struct {
 
 	assigned  bool // librdkafka has it
 	libPaused bool // librdkafka holds it back; the flag outlives an assignment
+
+	unvalidated bool // the leader has not been asked yet whether the log still has the record before next
 
 	failures int       // refused positions in a row (recover.go)
 	retryAt  time.Time // when to ask again; zero: nothing to do
@@ -135,6 +140,10 @@ func (cfg ConsumerConfig) settings() (kafka.ConfigMap, error) {
 		"fetch.queue.backoff.ms":     1,
 		"queued.min.messages":        1_000_000,
 		"queued.max.messages.kbytes": max(1, queued/1024),
+		// How long a broker waits for new records, and so how late an end of partition and a seek at the end of the log are seen.
+		"fetch.wait.max.ms": 100,
+		// How long a topic must be missing from the brokers' answers before it counts as deleted.
+		"topic.metadata.propagation.max.ms": 5000,
 		// One answer may hold this much beyond the queue's bound.
 		"fetch.max.bytes": 16 << 20,
 	} {
@@ -153,6 +162,7 @@ func (c *Consumer) Subscribe(topics []string) error {
 	if c.group == "" {
 		return errors.New("subscribe: this consumer has no group")
 	}
+	c.topics = slices.Clone(topics)
 	c.mu.Lock()
 	c.subscribed = true
 	c.mu.Unlock()

@@ -2,15 +2,13 @@ package kafka
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
 
 	"tapedeck.dev/tapedeck/shared/record"
 )
-
-// seekBound bounds the wait for a partition that librdkafka is still taking out of its previous assignment.
-const seekBound = 10 * time.Second
 
 // Start begins (or begins again) to fetch a partition at a position; it ends a Pause. In a group it must be assigned
 // (ErrFenced). The first record handed over is the first that the log holds at or after p.Offset. A position that does not exist
@@ -121,7 +119,7 @@ func (c *Consumer) position(sts ...*partition) error {
 	if err := c.release(sts); err != nil {
 		return err
 	}
-	return c.validate(assign)
+	return c.validate(assign...)
 }
 
 // seek seeks each partition to its next and returns those that librdkafka has given up.
@@ -144,6 +142,7 @@ func (c *Consumer) seek(sts []*partition) (refused []*partition, err error) {
 	for _, st := range sts {
 		switch err := byTP[st.tp]; {
 		case err == nil:
+			st.unvalidated = false
 		case errorCode(err) == kafka.ErrState:
 			refused = append(refused, st)
 		default:
@@ -169,22 +168,36 @@ func (c *Consumer) release(sts []*partition) error {
 }
 
 // validate makes librdkafka ask the leader whether the log still has the records before next, which it does on a seek but not
-// on an assignment. Nothing can have been handed over in between: only Poll hands over. A partition that is still being taken
-// out of its previous assignment cannot be sought for a moment.
-func (c *Consumer) validate(sts []*partition) error {
+// on an assignment. Nothing can have been handed over in between: only Poll hands over.
+//
+// The seek is refused while the partition is still being taken out of its previous assignment, and also when the broker has refused
+// the position already. So nobody waits here: a partition that stays unvalidated is sought when its first record arrives.
+func (c *Consumer) validate(sts ...*partition) error {
 	var todo []*partition
 	for _, st := range sts {
-		if st.epoch >= 0 && st.next > 0 {
+		st.unvalidated = st.epoch >= 0 && st.next > 0
+		if st.unvalidated {
 			todo = append(todo, st)
 		}
 	}
-	for deadline := time.Now().Add(seekBound); ; time.Sleep(2 * time.Millisecond) {
-		var err error
-		if todo, err = c.seek(todo); err != nil || len(todo) == 0 {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("seek %s to %d: %w: still stopping after %s", todo[0].tp, todo[0].next, ErrUnreachable, seekBound)
-		}
+	refused, err := c.seek(todo)
+	if err != nil {
+		return err
 	}
+	for _, st := range todo {
+		st.unvalidated = slices.Contains(refused, st)
+	}
+	return nil
+}
+
+// validated tells whether what has been fetched of st may be handed over; if not, its position is validated now, and what has
+// been fetched comes again behind that.
+func (c *Consumer) validated(st *partition) bool {
+	if !st.unvalidated {
+		return true
+	}
+	if err := c.validate(st); err != nil {
+		c.fail(st, wrap(err, "fetch %s at %d", st.tp, st.next))
+	}
+	return false
 }

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
 )
@@ -70,6 +71,10 @@ func listOffsets(ctx context.Context, a *kafka.AdminClient, tps []TP, spec kafka
 		req[kafka.TopicPartition{Topic: &tp.Topic, Partition: tp.Partition}] = spec
 	}
 	res, err := a.ListOffsets(ctx, req, kafka.SetAdminIsolationLevel(kafka.IsolationLevelReadUncommitted))
+	if errorCode(err) == kafka.ErrNoent {
+		// librdkafka's answer when it finds no leader for any of them, as for what does not exist.
+		return nil, noLeaders(ctx, a, tps, err)
+	}
 	if err != nil {
 		return nil, wrap(err, "list offsets")
 	}
@@ -86,6 +91,26 @@ func listOffsets(ctx context.Context, a *kafka.AdminClient, tps []TP, spec kafka
 		}
 	}
 	return out, nil
+}
+
+// noLeaders tells a partition that does not exist from one that has no leader at the moment.
+func noLeaders(ctx context.Context, a *kafka.AdminClient, tps []TP, cause error) error {
+	var names []string
+	for _, tp := range tps {
+		if !slices.Contains(names, tp.Topic) {
+			names = append(names, tp.Topic)
+		}
+	}
+	found, err := describeTopics(ctx, a, names)
+	if err != nil {
+		return err
+	}
+	for _, tp := range tps {
+		if tp.Partition >= found[tp.Topic].Partitions {
+			return fmt.Errorf("list offsets of %s: %w", tp, ErrNotFound)
+		}
+	}
+	return wrap(cause, "list offsets")
 }
 
 // OffsetsForTime returns per partition the first offset whose timestamp is ≥ ms, or the log end.

@@ -81,7 +81,7 @@ func (c *Consumer) message(m *kafka.Message) {
 		c.fail(st, wrap(err, "fetch %s at %d", st.tp, st.next))
 		return
 	}
-	if int64(m.TopicPartition.Offset) < st.next {
+	if int64(m.TopicPartition.Offset) < st.next || !c.validated(st) {
 		return
 	}
 	r := toRecord(m, st.tp.Topic)
@@ -92,7 +92,7 @@ func (c *Consumer) message(m *kafka.Message) {
 
 func (c *Consumer) endOfPartition(p kafka.TopicPartition) {
 	st := c.lookup(p)
-	if st == nil || !st.active || st.paused || int64(p.Offset) < st.next {
+	if st == nil || !st.active || st.paused || int64(p.Offset) < st.next || !c.validated(st) {
 		return
 	}
 	st.next = int64(p.Offset)

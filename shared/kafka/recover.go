@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,44 +107,52 @@ func (c *Consumer) verdict(ctx context.Context, st *partition) bool {
 	return false
 }
 
-// topicTrouble reports the partitions that are gone or forbidden; where none can be named, the error itself.
+// topicTrouble reports the partitions that are gone or forbidden, and the topics of the subscription that are. librdkafka tells
+// more than once, so that there may be nothing left to report.
 func (c *Consumer) topicTrouble(cause kafka.Error) {
-	names := map[string]bool{}
-	for _, st := range c.parts {
-		if st.active {
-			names[st.tp.Topic] = true
+	names := slices.Clone(c.topics)
+	for tp, st := range c.parts {
+		if st.active && !slices.Contains(names, tp.Topic) {
+			names = append(names, tp.Topic)
 		}
-	}
-	list := make([]string, 0, len(names))
-	for n := range names {
-		list = append(list, n)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookBound)
 	defer cancel()
 	found := map[string]kafka.TopicDescription{}
-	err := eachDescription(ctx, c.admin, list, func(t kafka.TopicDescription) error {
+	err := eachDescription(ctx, c.admin, names, func(t kafka.TopicDescription) error {
 		found[t.Name] = t
 		return nil
 	})
-	reported := false
+	if err != nil {
+		c.emit(GroupError{Err: wrap(cause, "kafka consumer")})
+		return
+	}
 	for _, tp := range sortedKeys(c.parts) {
-		st := c.parts[tp]
-		t, ok := found[tp.Topic]
-		if err != nil || !ok || !st.active {
+		st, t := c.parts[tp], found[tp.Topic]
+		if !st.active {
 			continue
 		}
 		switch code := t.Error.Code(); {
+		case isTopicTrouble(code):
+			c.fail(st, wrap(t.Error, "fetch %s", tp))
 		case code == kafka.ErrNoError && int(tp.Partition) >= len(t.Partitions):
 			c.fail(st, fmt.Errorf("fetch %s: %w: the topic has %d partitions", tp, ErrNotFound, len(t.Partitions)))
-			reported = true
-		case kindOfCode(code) == ErrNotFound || kindOfCode(code) == ErrUnauthorized:
-			c.fail(st, wrap(t.Error, "fetch %s", tp))
-			reported = true
 		}
 	}
-	if !reported {
+	for _, name := range c.topics {
+		if t := found[name]; isTopicTrouble(t.Error.Code()) {
+			c.emit(GroupError{Err: wrap(t.Error, "subscribed topic %s", name)})
+		}
+	}
+	if errors.Is(wrap(cause, ""), ErrUnauthorized) {
+		// The right to describe the topic may be there while the right to read is not; then none is named above.
 		c.emit(GroupError{Err: wrap(cause, "kafka consumer")})
 	}
+}
+
+func isTopicTrouble(code kafka.ErrorCode) bool {
+	k := kindOfCode(code)
+	return k == ErrNotFound || k == ErrUnauthorized
 }
 
 // unreadable stops what a damaged batch may belong to. librdkafka goes on behind such a batch, which would look like a hole

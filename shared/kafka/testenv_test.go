@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
@@ -57,6 +59,31 @@ func onFake(t *testing.T, opts ...kfake.Opt) *env {
 
 func (e *env) client() Client {
 	return Client{Bootstrap: e.bootstrap, ClientID: "test", Log: testLog(e.t)}
+}
+
+// offerEpochs makes the fake broker offer the version of OffsetForLeaderEpoch that librdkafka speaks (2; the fake itself
+// begins at 3), so that librdkafka asks. The test must answer.
+func (e *env) offerEpochs() {
+	e.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(e.bootstrap))
+	e.must(err)
+	defer cl.Close()
+	offered, err := kmsg.NewPtrApiVersionsRequest().RequestWith(e.ctx(), cl)
+	e.must(err)
+	for i := range offered.ApiKeys {
+		if offered.ApiKeys[i].ApiKey == int16(kmsg.OffsetForLeaderEpoch) {
+			offered.ApiKeys[i].MinVersion = 2
+		}
+	}
+	e.fake.ControlKey(int16(kmsg.ApiVersions), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		e.fake.KeepControl()
+		if kreq.GetVersion() > offered.GetVersion() {
+			return nil, nil, false // the fake says that it does not know the version
+		}
+		resp := kreq.ResponseKind().(*kmsg.ApiVersionsResponse)
+		resp.ApiKeys = offered.ApiKeys
+		return resp, nil, true
+	})
 }
 
 func testLog(t *testing.T) *zap.Logger {
@@ -120,6 +147,9 @@ func (e *env) fill(tp TP, from, n int) {
 func (e *env) consumer(group string, change ...func(*ConsumerConfig)) *Consumer {
 	e.t.Helper()
 	cfg := ConsumerConfig{Client: e.client(), GroupID: group}
+	if d := os.Getenv("TAPEDECK_TEST_DEBUG"); d != "" {
+		cfg.Overrides = map[string]string{"debug": d}
+	}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -193,4 +223,15 @@ func wantOffsets(t *testing.T, rs []record.Record, from, to int64) {
 			t.Fatalf("record %d has offset %d, want %d", i, r.Offset, from+int64(i))
 		}
 	}
+}
+
+// errText spells out what %#v hides.
+func errText(ev Event) string {
+	switch ev := ev.(type) {
+	case GroupError:
+		return ": " + ev.Err.Error()
+	case PartitionError:
+		return ": " + ev.Err.Error()
+	}
+	return ""
 }
