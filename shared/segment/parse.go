@@ -164,7 +164,7 @@ func ParseHeader(object string, head []byte) (h *Header, body int64, err error) 
 	}
 	p := &headerParser{cursor: cursor{head, n}}
 	p.left, p.err = p.long()
-	if p.err == nil && (p.left < 3 || p.left > MaxHeaderBytes/2) {
+	if p.err == nil && (p.left < 1 || p.left > MaxHeaderBytes/2) {
 		p.err = fmt.Errorf("metadata of %d entries", p.left)
 	}
 	if key := p.peek(); p.err == nil && key != keyFormat {
