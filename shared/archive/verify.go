@@ -26,6 +26,13 @@ type Finding struct {
 	Text   string `json:"text"`
 }
 
+func (f Finding) String() string {
+	if f.Object == "" {
+		return fmt.Sprintf("%s: %s: %s", f.TopicPartition, f.Kind, f.Text)
+	}
+	return fmt.Sprintf("%s: %s: %s at byte %d: %s", f.TopicPartition, f.Kind, f.Object, f.Offset, f.Text)
+}
+
 // Kinds of a Finding.
 const (
 	KindCorrupt  = "corrupt"   // an object that cannot be read in full; bytePosition says where
@@ -73,7 +80,7 @@ func (a *Archive) verify(ctx context.Context, topics []string) (*VerifyReport, e
 	g.SetLimit(min(parallel, 2*runtime.GOMAXPROCS(0)))
 	for i, tp := range tps {
 		g.Go(func() error {
-			parts[i] = &partitionCheck{a: a, tp: tp, chain: chainCheck{tp: tp, known: true, next: segment.First()}}
+			parts[i] = &partitionCheck{a: a, tp: tp, chain: newChainCheck()}
 			return parts[i].run(gctx)
 		})
 	}
@@ -174,7 +181,7 @@ func (p *partitionCheck) segment(ctx context.Context, key string, start int64) e
 	data, err := p.a.st.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
 		p.find(Finding{Object: key, Kind: KindGap, Text: "listed, and gone when it was read"})
-		p.chain.unreadable(start, -1)
+		p.chain.unreadable(start)
 		return nil
 	}
 	if err != nil {
@@ -195,7 +202,7 @@ func (p *partitionCheck) segment(ctx context.Context, key string, start int64) e
 		err = p.a.checkName(key, rd.Header())
 	}
 	if err != nil {
-		p.chain.unreadable(start, -1)
+		p.chain.unreadable(start)
 		return corrupt(err)
 	}
 	h := rd.Header()
@@ -208,7 +215,8 @@ func (p *partitionCheck) segment(ctx context.Context, key string, start int64) e
 		last = rec.Offset
 		p.records++
 	}
-	if err != io.EOF {
+	whole := err == io.EOF
+	if !whole {
 		if err := corrupt(err); err != nil {
 			return err
 		}
@@ -217,6 +225,9 @@ func (p *partitionCheck) segment(ctx context.Context, key string, start int64) e
 	for _, f := range p.chain.add(h, int64(len(data)), last) {
 		f.Object = key
 		p.find(f)
+	}
+	if !whole {
+		p.chain.damaged()
 	}
 	return ctx.Err()
 }
@@ -289,6 +300,6 @@ func (p *partitionCheck) strange(ctx context.Context, key string) error {
 		p.find(Finding{Object: key, Kind: KindIndex, Text: fmt.Sprintf("names segments up to offset %d, and the chain ends at %d: they were removed", n.Next, p.chain.at)})
 		return nil
 	}
-	p.find(Finding{Object: key, Kind: KindIndex, Text: "an index object that follows from no segments here"})
+	p.find(Finding{Object: key, Kind: KindIndex, Text: "does not follow from the segments that could be read"})
 	return nil
 }

@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"slices"
 
-	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/segment"
 )
 
 // chainCheck walks the headers of one chain in order of their starts and says where they contradict each other.
 type chainCheck struct {
-	tp record.TopicPartition
 	id *segment.LogIdentity // of the first header seen
 	at int64                // every offset below is accounted for
-	// known: next is what the segment that begins at `at` must carry. After a hole it is not, and the following header is
-	// believed.
+	// sure: the following segment begins at `at`. It is not where an object before it cannot be read at all.
+	sure bool
+	// known: next is what the following segment must carry. It is not after a hole or a damaged object, and then the
+	// following header is believed: one damage is one finding.
 	known  bool
 	next   segment.Chain
 	lost   []segment.Skip // joined
@@ -29,13 +29,17 @@ type block struct {
 	sum  [sha256.Size]byte // of its content
 }
 
-// unreadable notes an object of which only the name is known, or also its end (next ≥ 0).
-func (c *chainCheck) unreadable(start, next int64) {
-	if start >= c.at {
-		c.known = false
-		c.at = max(start+1, next)
-	}
+// newChainCheck begins at offset 0.
+func newChainCheck() chainCheck { return chainCheck{sure: true, known: true, next: segment.First()} }
+
+// unreadable notes an object of which nothing but its name is known.
+func (c *chainCheck) unreadable(start int64) {
+	c.known, c.sure = false, false
+	c.at = max(c.at, start+1)
 }
+
+// damaged notes that the object added last is not what its writer made: its size says nothing.
+func (c *chainCheck) damaged() { c.known = false }
 
 // add checks the next header, of an object of size bytes. last is the offset of its last record as read, −1 where it has
 // none or could not be read to its end.
@@ -52,10 +56,10 @@ func (c *chainCheck) add(h *segment.Header, size, last int64) []Finding {
 			have.ClusterID, have.TopicID, have.Isolation, c.id.ClusterID, c.id.TopicID, c.id.Isolation)
 	}
 	switch {
-	case h.Start < c.at && c.known:
+	case h.Start < c.at && c.sure:
 		find(KindOverlap, "holds [%d, %d), and the chain already holds every offset below %d", h.Start, h.Next, c.at)
 		return fs
-	case h.Start > c.at && c.known:
+	case h.Start > c.at && c.sure:
 		find(KindGap, "no object holds offsets [%d, %d)", c.at, h.Start)
 		c.known = false
 	}
@@ -108,7 +112,7 @@ func (c *chainCheck) follow(h *segment.Header, size int64) {
 	}
 	c.next = segment.After(&seen, size)
 	c.next.RunningMaxTimestamp = running
-	c.known = true
+	c.known, c.sure = true, true
 	c.at = h.Next
 	for _, s := range h.Skipped {
 		if s.Class != segment.Lost {
