@@ -16,8 +16,8 @@ import (
 )
 
 // List is store.Store's.
-func (s *Store) List(ctx context.Context, prefix, startAfter string, max int) ([]store.Object, bool, error) {
-	size := store.PageSize(max)
+func (s *Store) List(ctx context.Context, prefix, startAfter string, limit int) ([]store.Object, bool, error) {
+	size := store.PageSize(limit)
 	var objs []store.Object
 	more := false
 	err := s.walk(ctx, "", prefix, startAfter, func(key string, e fs.DirEntry) error {

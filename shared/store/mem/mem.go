@@ -130,7 +130,7 @@ func (s *Store) GetRange(ctx context.Context, key string, off, n int64) ([]byte,
 }
 
 // List is store.Store's.
-func (s *Store) List(ctx context.Context, prefix, startAfter string, max int) ([]store.Object, bool, error) {
+func (s *Store) List(ctx context.Context, prefix, startAfter string, limit int) ([]store.Object, bool, error) {
 	type page struct {
 		objs []store.Object
 		more bool
@@ -140,13 +140,13 @@ func (s *Store) List(ctx context.Context, prefix, startAfter string, max int) ([
 		from := sort.SearchStrings(b.keys, full)
 		if startAfter != "" {
 			after := s.prefix + startAfter
-			from = later(from, sort.Search(len(b.keys), func(i int) bool { return b.keys[i] > after }))
+			from = max(from, sort.Search(len(b.keys), func(i int) bool { return b.keys[i] > after }))
 		}
 		for _, k := range b.keys[from:] {
 			if !strings.HasPrefix(k, full) {
 				break
 			}
-			if len(p.objs) == store.PageSize(max) {
+			if len(p.objs) == store.PageSize(limit) {
 				p.more = true
 				break
 			}
@@ -207,6 +207,3 @@ func (b *bucket) put(full string, data []byte) {
 	}
 	b.data[full] = append([]byte{}, data...)
 }
-
-// later is max, which List hides by its parameter.
-func later(a, b int) int { return max(a, b) }

@@ -78,6 +78,8 @@ func (s *Store) createError(ctx context.Context, key string, err error) error {
 		return fail(errors.Join(ctx.Err(), store.ErrUnknown), ctx.Err().Error()+" while the request was under way")
 	case a.status == 0 && untrusted(err):
 		return fail(store.ErrInvalid, rootText(err)+"; name the authority of the server's certificate by ca-file")
+	case a.status == 0 && neverSent(err):
+		return fail(store.ErrInvalid, rootText(err)+"; check bucket, region and endpoint of the address")
 	case a.status == 0:
 		return fail(store.ErrUnknown, rootText(err))
 	case a.status == http.StatusPreconditionFailed, a.status == http.StatusNotModified:
@@ -117,6 +119,8 @@ func (s *Store) readError(ctx context.Context, op, key string, err error) error 
 		return fail(ctx.Err(), "")
 	case a.status == 0 && untrusted(err):
 		return fail(store.ErrInvalid, rootText(err)+"; name the authority of the server's certificate by ca-file")
+	case a.status == 0 && neverSent(err):
+		return fail(store.ErrInvalid, rootText(err)+"; check bucket, region and endpoint of the address")
 	case a.status == 0:
 		return fail(nil, rootText(err))
 	case a.code == "NoSuchBucket":
@@ -167,6 +171,16 @@ func untrusted(err error) bool {
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
 	return errors.As(err, &verify) || errors.As(err, &authority) || errors.As(err, &host)
+}
+
+// neverSent says whether the SDK could not even make the request, for example of a region that is no name. What goes wrong
+// once a request is handed to the transport has an error of its own kind.
+func neverSent(err error) bool {
+	var send *smithyhttp.RequestSendError
+	var canceled *smithy.CanceledError
+	var operation *smithy.OperationError
+	return errors.As(err, &operation) && !errors.As(err, &send) && !errors.As(err, &canceled) &&
+		!errors.Is(err, errBroken) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }
 
 // rootText is the innermost message of an error: the SDK wraps it in the names of its layers.

@@ -155,3 +155,16 @@ func TestConditionIgnored(t *testing.T) {
 		}
 	}
 }
+
+// What cannot even be asked is refused for good: a retry would ask the same.
+func TestRequestCannotBeMade(t *testing.T) {
+	isolate(t)
+	s := newStore(t, s3.Options{Bucket: "bucket", Region: "no region"})
+	err := s.Create(t.Context(), "k", nil)
+	checkClass(t, err, store.ErrInvalid)
+	if err == nil || !strings.Contains(err.Error(), "check bucket, region") {
+		t.Errorf("message %v", err)
+	}
+	_, err = s.Get(t.Context(), "k")
+	checkClass(t, err, store.ErrInvalid)
+}

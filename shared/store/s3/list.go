@@ -14,11 +14,11 @@ import (
 
 // List is store.Store's. A page that does not come in ascending byte order after startAfter is an error that wraps
 // store.ErrInvalid: nothing that is found by its place in a listing could be found there.
-func (s *Store) List(ctx context.Context, prefix, startAfter string, max int) ([]store.Object, bool, error) {
+func (s *Store) List(ctx context.Context, prefix, startAfter string, limit int) ([]store.Object, bool, error) {
 	if err := s.ready(ctx, store.OpList, prefix); err != nil {
 		return nil, false, err
 	}
-	size := store.PageSize(max)
+	size := store.PageSize(limit)
 	in := &awss3.ListObjectsV2Input{
 		Bucket: aws.String(s.o.Bucket),
 		Prefix: aws.String(s.prefix + prefix),
