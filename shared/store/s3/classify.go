@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
@@ -72,7 +73,7 @@ func (s *Store) createError(ctx context.Context, key string, err error) error {
 	a := readAnswer(err)
 	switch {
 	case errors.Is(err, errBody):
-		return fail(store.ErrUnknown, err.Error())
+		return fail(store.ErrUnknown, innerText(err))
 	case a.status == 0 && ctx.Err() != nil:
 		// The caller gave up, the store perhaps not: the object may appear yet.
 		return fail(errors.Join(ctx.Err(), store.ErrUnknown), ctx.Err().Error()+" while the request was under way")
@@ -117,6 +118,8 @@ func (s *Store) readError(ctx context.Context, op, key string, err error) error 
 	switch {
 	case a.status == 0 && ctx.Err() != nil:
 		return fail(ctx.Err(), "")
+	case errors.Is(err, errBody), errors.Is(err, errBroken):
+		return fail(nil, innerText(err))
 	case a.status == 0 && untrusted(err):
 		return fail(store.ErrInvalid, rootText(err)+"; name the authority of the server's certificate by ca-file")
 	case a.status == 0 && neverSent(err):
@@ -133,6 +136,8 @@ func (s *Store) readError(ctx context.Context, op, key string, err error) error 
 		return fail(store.ErrNotFound, a.String())
 	case slices.Contains(regionCodes, a.code), a.status/100 == 3:
 		return fail(store.ErrInvalid, a.String()+"; check region and endpoint of the address")
+	case a.status/100 == 2:
+		return fail(nil, innerText(err))
 	case slices.Contains(timeoutCodes, a.code):
 		return fail(nil, a.String())
 	case a.status == http.StatusBadRequest, a.status == http.StatusLengthRequired, a.status == http.StatusNotImplemented,
@@ -194,6 +199,25 @@ func rootText(err error) string {
 		err = send.Err
 	}
 	return err.Error()
+}
+
+// innerText is the message of an error of this package without the layers that the SDK has put around it.
+func innerText(err error) string {
+	for {
+		var operation *smithy.OperationError
+		var response *smithyhttp.ResponseError
+		var attempts *retry.MaxAttemptsError
+		switch {
+		case errors.As(err, &attempts):
+			err = attempts.Err
+		case errors.As(err, &response):
+			err = response.Err
+		case errors.As(err, &operation):
+			err = operation.Err
+		default:
+			return err.Error()
+		}
+	}
 }
 
 // callError names operation, key, store and what went wrong in one line. It unwraps to its class alone: the SDK's error may

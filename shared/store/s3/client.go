@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -97,6 +99,12 @@ func newClient(ctx context.Context, o Options) (*awss3.Client, *http.Transport, 
 		s.Retryer = retry.NewStandard(func(r *retry.StandardOptions) {
 			r.MaxAttempts = readAttempts
 			r.MaxBackoff = o.maxBackoff
+			r.Retryables = append(slices.Clone(r.Retryables), retry.IsErrorRetryableFunc(func(err error) aws.Ternary {
+				if errors.Is(err, errBroken) || errors.Is(err, errBody) {
+					return aws.TrueTernary
+				}
+				return aws.UnknownTernary
+			}))
 		})
 		switch o.Checksum {
 		case ChecksumWhenRequired, ChecksumNone:

@@ -32,7 +32,7 @@ func (s *Store) List(ctx context.Context, prefix, startAfter string, limit int) 
 		in.StartAfter = aws.String(last)
 	}
 	for {
-		out, err := s.client.ListObjectsV2(ctx, in)
+		out, err := s.client.ListObjectsV2(ctx, in, wholeListing)
 		if err != nil {
 			return nil, false, s.readError(ctx, "list", prefix, err)
 		}
@@ -78,7 +78,7 @@ func (s *Store) ListDirs(ctx context.Context, prefix string) ([]string, error) {
 	}
 	var dirs []string
 	for {
-		out, err := s.client.ListObjectsV2(ctx, in)
+		out, err := s.client.ListObjectsV2(ctx, in, wholeListing)
 		if err != nil {
 			return nil, s.readError(ctx, "list directories", prefix, err)
 		}

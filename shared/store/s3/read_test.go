@@ -222,6 +222,38 @@ func TestListPages(t *testing.T) {
 			t.Errorf("list = %v, %v", objs, err)
 		}
 	})
+	// A listing whose body breaks off, or is none, is repeated as other answers are.
+	broken := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = io.WriteString(w, "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>a</Key>")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	t.Run("broken off", func(t *testing.T) {
+		f := newFake(t, sequence(broken, listing(false, "", "a", "b")))
+		objs, _, err := f.store(t, s3.Options{}).List(t.Context(), "", "", 0)
+		if err != nil || len(objs) != 2 {
+			t.Errorf("list = %v, %v", objs, err)
+		}
+	})
+	t.Run("broken off for ever", func(t *testing.T) {
+		f := newFake(t, broken)
+		_, _, err := f.store(t, s3.Options{}).List(t.Context(), "", "", 0)
+		checkClass(t, err, errNoClass)
+		if n := len(f.seen()); err == nil || n != 4 {
+			t.Errorf("error %v after %d requests", err, n)
+		}
+		if _, err = f.store(t, s3.Options{}).ListDirs(t.Context(), ""); err == nil {
+			t.Error("directories of a listing that broke off")
+		}
+	})
+	t.Run("no listing", func(t *testing.T) {
+		f := newFake(t, status(200, "<html>please log in</html>"))
+		objs, _, err := f.store(t, s3.Options{}).List(t.Context(), "", "", 0)
+		if err == nil {
+			t.Errorf("a page was taken for the listing %v", objs)
+		}
+	})
 	t.Run("errors", func(t *testing.T) {
 		f := newFake(t, sequence(s3Error(500, "InternalError"), s3Error(403, "AccessDenied")))
 		_, _, err := f.store(t, s3.Options{}).List(t.Context(), "", "", 0)
