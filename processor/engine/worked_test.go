@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"tapedeck.dev/tapedeck/processor/pipeline"
@@ -30,12 +31,19 @@ var workedLogs = [2][][2]int64{
 	{{4, 11}, {15, 13}, {8, 17}, {33, 19}, {6, 23}},
 }
 
+// parsed keeps the pipelines of the tests: many cases use the same few.
+var parsed sync.Map
+
 func mustParse(t testing.TB, text string) *pipeline.Pipeline {
 	t.Helper()
+	if p, ok := parsed.Load(text); ok {
+		return p.(*pipeline.Pipeline)
+	}
 	p, err := pipeline.Parse("test.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
+	parsed.Store(text, p)
 	return p
 }
 

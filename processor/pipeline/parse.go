@@ -34,7 +34,7 @@ var reserved = []string{"window_start", "window_end", "error"}
 func Parse(file string, data []byte) (*Pipeline, error) {
 	d := &doc{file: file}
 	p := &Pipeline{}
-	if root := d.parseYAML(data); root != nil {
+	if root := d.parseYAML(data); root != nil && len(d.errs) == 0 {
 		d.pipeline(root, p)
 	}
 	if err := d.err(); err != nil {

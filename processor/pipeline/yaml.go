@@ -72,7 +72,20 @@ func (d *doc) parseYAML(data []byte) ast.Node {
 		d.errorf(nil, "the file must hold one pipeline; see docs/pipeline.md for an example")
 		return nil
 	}
+	ast.Walk(plainOnly{d}, f.Docs[0].Body)
 	return f.Docs[0].Body
+}
+
+// plainOnly refuses the parts of YAML that make a file say something else than it shows.
+type plainOnly struct{ d *doc }
+
+func (v plainOnly) Visit(n ast.Node) ast.Visitor {
+	switch n.(type) {
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode, *ast.MergeKeyNode:
+		v.d.errorf(n, "anchors, aliases, merge keys and tags are not supported")
+		return nil
+	}
+	return v
 }
 
 func locatedAt(err yaml.Error) located {
@@ -225,10 +238,6 @@ func describe(n ast.Node) string {
 		return "a mapping"
 	case *ast.SequenceNode:
 		return "a list"
-	case *ast.AliasNode, *ast.AnchorNode:
-		return "an anchor or alias (these are not supported)"
-	case *ast.TagNode:
-		return "a tagged value (tags are not supported)"
 	}
 	return "a single value"
 }
