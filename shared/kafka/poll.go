@@ -16,9 +16,9 @@ const (
 	pollBytes   = 32 << 20
 )
 
-// Poll waits up to max for events and returns them in order; none is not an error. It must be called at least every
+// Poll waits up to bound for events and returns them in order; none is not an error. It must be called at least every
 // max.poll.interval.ms, or the group goes on without us. When ctx ends while there is nothing to return, its error is returned.
-func (c *Consumer) Poll(ctx context.Context, max time.Duration) ([]Event, error) {
+func (c *Consumer) Poll(ctx context.Context, bound time.Duration) ([]Event, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -32,11 +32,12 @@ func (c *Consumer) Poll(ctx context.Context, max time.Duration) ([]Event, error)
 	}
 	c.left = nil
 
-	for deadline := time.Now().Add(max); ; {
+	for deadline := time.Now().Add(bound); ; {
 		c.retryRefused(ctx)
 		wait := time.Duration(0)
 		if c.out.empty() {
-			wait = min(pollSlice, time.Until(deadline))
+			// Never negative: to librdkafka that means for ever, and the deadline may have passed by a millisecond.
+			wait = max(0, min(pollSlice, time.Until(deadline)))
 		}
 		// Rebalances are handled within this call and give nil.
 		ev := c.c.Poll(int(wait.Milliseconds()))
