@@ -52,7 +52,7 @@ func Produce(ctx context.Context, o ProduceOptions) (s Summary, err error) {
 		return s, fmt.Errorf("register the schema of trips: %w", err)
 	}
 	client := kafka.Client{Bootstrap: o.Bootstrap, ClientID: "tapedeck-trips", Log: o.Log}
-	partitions, err := ensureTopic(ctx, client, o.Topic, o.Partitions)
+	partitions, err := EnsureTopic(ctx, client, o.Topic, o.Partitions)
 	if err != nil {
 		return s, err
 	}
@@ -107,8 +107,9 @@ func Produce(ctx context.Context, o ProduceOptions) (s Summary, err error) {
 	return s, p.Flush(ctx)
 }
 
-// ensureTopic returns the number of partitions of the topic.
-func ensureTopic(ctx context.Context, client kafka.Client, topic string, want int32) (int32, error) {
+// EnsureTopic makes the topic if it is not there (want ≤ 0: 4 partitions) and returns its number of partitions. A topic with another
+// number than asked for is an error.
+func EnsureTopic(ctx context.Context, client kafka.Client, topic string, want int32) (int32, error) {
 	a, err := kafka.NewAdmin(client)
 	if err != nil {
 		return 0, err

@@ -17,6 +17,7 @@ import (
 	"text/template"
 	"time"
 
+	"tapedeck.dev/tapedeck/shared/devstack/trips"
 	"tapedeck.dev/tapedeck/shared/kafka"
 )
 
@@ -140,8 +141,11 @@ func (p *Proof) writePipeline() (string, error) {
 	return file, os.WriteFile(file, b.Bytes(), 0o600)
 }
 
-// StartServices starts the three processes.
+// StartServices makes the input topic and starts the three processes.
 func (p *Proof) StartServices(ctx context.Context) error {
+	if _, err := trips.EnsureTopic(ctx, kafka.Client{Bootstrap: p.Bootstrap, ClientID: "proof"}, p.Topic, p.Options.Partitions); err != nil {
+		return err
+	}
 	for _, s := range []*Process{p.Processor, p.Archiver, p.Replayer} {
 		if err := s.Start(ctx); err != nil {
 			return err

@@ -287,13 +287,11 @@ func (p *Proof) inspect(ctx context.Context, r *Result) error {
 
 // ParseInspect reads the output of `archiver inspect -o json`.
 func ParseInspect(out []byte) ([]archive.PartitionInfo, error) {
-	var doc struct {
-		Partitions []archive.PartitionInfo `json:"partitions"`
-	}
-	if err := json.Unmarshal(out, &doc); err != nil {
+	var rows []archive.PartitionInfo
+	if err := json.Unmarshal(out, &rows); err != nil {
 		return nil, fmt.Errorf("parse the output of archiver inspect: %w", err)
 	}
-	return doc.Partitions, nil
+	return rows, nil
 }
 
 // command runs one of the binaries and returns its standard output; a non-zero exit is an error with its standard error.
