@@ -142,6 +142,8 @@ func (cfg ConsumerConfig) settings() (kafka.ConfigMap, error) {
 		"queued.max.messages.kbytes": max(1, queued/1024),
 		// How long a broker waits for new records, and so how late an end of partition and a seek at the end of the log are seen.
 		"fetch.wait.max.ms": 100,
+		// After an error of a partition, a refused position included.
+		"fetch.error.backoff.ms": 100,
 		// How long a topic must be missing from the brokers' answers before it counts as deleted.
 		"topic.metadata.propagation.max.ms": 5000,
 		// One answer may hold this much beyond the queue's bound.

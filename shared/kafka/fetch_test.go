@@ -267,3 +267,25 @@ func TestPollEndsWithItsContext(t *testing.T) {
 		t.Fatalf("an idle poll: %v, %v", evs, err)
 	}
 }
+
+// A bound that passes while Poll looks at the clock must not become a wait without end: librdkafka takes a negative time-out so.
+func TestShortPollsReturn(t *testing.T) {
+	e := newEnv(t)
+	c := e.consumer("")
+	done := make(chan error, 1)
+	go func() {
+		for i := range 400 {
+			if _, err := c.Poll(context.Background(), time.Duration(i%4-1)*700*time.Microsecond); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	select {
+	case err := <-done:
+		e.must(err)
+	case <-time.After(30 * time.Second):
+		t.Fatal("a poll of a millisecond hangs")
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
+
+	"tapedeck.dev/tapedeck/shared/record"
 )
 
 // DeleteRecords deletes every record below the given offsets.
@@ -164,15 +166,21 @@ func committedOffsets(ctx context.Context, a *kafka.AdminClient, group string, t
 		return out, nil
 	}
 	req := []kafka.ConsumerGroupTopicPartitions{{Group: group, Partitions: parts(tps)}}
-	err := await(ctx, fmt.Sprintf("read committed offsets of group %s", group), func() (bool, error) {
+	err := await(ctx, "ask the coordinator", func() (bool, error) {
 		res, err := a.ListConsumerGroupOffsets(ctx, req, kafka.SetAdminRequireStableOffsets(true))
+		if errorCode(err) == kafka.ErrGroupIDNotFound {
+			for _, tp := range tps {
+				out[tp] = CommitOffset{Offset: -1, LeaderEpoch: record.NoEpoch}
+			}
+			return true, nil
+		}
 		if err != nil {
-			return false, wrap(err, "read committed offsets")
+			return false, err
 		}
 		for _, g := range res.ConsumerGroupsTopicPartitions {
 			for _, p := range g.Partitions {
 				if p.Error != nil {
-					return false, wrap(p.Error, "read committed offset of %s", tpOf(p))
+					return false, fmt.Errorf("%s: %w", tpOf(p), p.Error)
 				}
 				out[tpOf(p)] = committed(p)
 			}
@@ -180,7 +188,7 @@ func committedOffsets(ctx context.Context, a *kafka.AdminClient, group string, t
 		return true, nil
 	}, isRetriableOffsetFetch)
 	if err != nil {
-		return nil, err
+		return nil, wrap(err, "read committed offsets of group %s", group)
 	}
 	return out, nil
 }
