@@ -13,6 +13,7 @@ import (
 	"tapedeck.dev/tapedeck/processor/pipeline"
 	"tapedeck.dev/tapedeck/processor/value"
 	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/schema"
 	"tapedeck.dev/tapedeck/shared/segment"
 )
 
@@ -87,7 +88,7 @@ func (d *avroDecoder) decode(schemas Schemas, tp TP, r *record.Record, row []val
 	if r.Value == nil {
 		return "value is null", nil
 	}
-	id, payload, ok := wireID(r.Value)
+	id, payload, ok := schema.WireID(r.Value)
 	if !ok {
 		return "value is not in the schema registry's wire format", nil
 	}

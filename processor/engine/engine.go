@@ -157,8 +157,11 @@ func (e *Engine) RemovePartition(tp TP) {
 }
 
 // AddFloor adds a floor decided now; Offset must be ≥ the partition's position. Of a partition that is not there (yet, or any more) it may have any
-// offset; a floor that is known already changes nothing.
+// offset. A floor that is known already changes nothing, so all of the decision log may be given again.
 func (e *Engine) AddFloor(f Floor) {
+	if slices.Contains(e.floors[f.TP], f) {
+		return
+	}
 	e.floors[f.TP] = insertFloor(e.floors[f.TP], f)
 	p := e.parts[f.TP]
 	switch {

@@ -192,6 +192,7 @@ func TestFloors(t *testing.T) {
 		if w, _ := e.Watermark(TP{}); w != 200 {
 			t.Errorf("at offset 9 W = %d", w)
 		}
+		e.AddFloor(floor)                  // known, though far below the position
 		e.AddFloor(Floor{tpOf(0), 9, 150}) // lower: changes nothing
 		e.Advance(tpOf(0), 3)              // backwards: changes nothing
 		if w, _ := e.Watermark(TP{}); w != 200 || e.Position(tpOf(0)) != 9 {
