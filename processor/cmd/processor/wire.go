@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-
 	"tapedeck.dev/tapedeck/processor/live"
 	"tapedeck.dev/tapedeck/processor/pipeline"
 	"tapedeck.dev/tapedeck/processor/runtime"
@@ -161,4 +160,3 @@ func defaultInstance(listen string) (string, error) {
 	}
 	return host + "-" + port, nil
 }
-
