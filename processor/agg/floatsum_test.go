@@ -106,6 +106,7 @@ func TestFloatSumRounding(t *testing.T) {
 		{[]float64{-math.MaxFloat64, -math.MaxFloat64}, math.Inf(-1)},
 		{[]float64{5e-324, 5e-324}, 1e-323},
 		{[]float64{math.Copysign(0, -1), math.Copysign(0, -1)}, 0},
+		{[]float64{1e300, 1, -1e300}, 1},
 		{nil, 0},
 	} {
 		if got := sumOf(c.xs); math.Float64bits(got) != math.Float64bits(c.want) {
