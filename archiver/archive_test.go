@@ -253,9 +253,7 @@ func TestTargetsOfReplaysAreMatchedByNameOnly(t *testing.T) {
 	r := e.start(s)
 	e.awaitArchived("copy-a", 0, 10)
 	e.awaitArchived("plain", 0, 10)
-	if got := r.Status().Topics; !cmp.Equal(got, []string{"copy-a", "plain"}) {
-		t.Errorf("topics %v", got)
-	}
+	e.await("topics", func() bool { return cmp.Equal(r.Status().Topics, []string{"copy-a", "plain"}) })
 }
 
 func TestSelectionLeavesInternalTopicsToNames(t *testing.T) {
