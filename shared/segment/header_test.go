@@ -371,3 +371,32 @@ func TestRunningMaximum(t *testing.T) {
 		mustReadAll(t, data)
 	}
 }
+
+// TestSkippedRangesHaveOneSpelling: two headers that say the same about offsets must be the same.
+func TestSkippedRangesHaveOneSpelling(t *testing.T) {
+	_, h := write(t, identity(), 0, 10, "", segment.First(), nil)
+	for _, c := range []struct {
+		skips []segment.Skip
+		want  string
+	}{
+		{[]segment.Skip{{From: 0, To: 10, Class: segment.Lost}}, ""},
+		{[]segment.Skip{{From: 0, To: 4, Class: segment.NoData}, {From: 4, To: 10, Class: segment.Lost}}, ""},
+		{[]segment.Skip{{From: 0, To: 4, Class: segment.Lost}, {From: 4, To: 10, Class: segment.Lost}}, "not joined"},
+		{[]segment.Skip{{From: 0, To: 11, Class: segment.Lost}}, "out of place"},
+		{[]segment.Skip{{From: 0, To: 9, Class: segment.Lost}}, "holds 1 offsets, but count is 0"},
+		{nil, "holds 10 offsets, but count is 0"},
+	} {
+		e := *h
+		e.Skipped = c.skips
+		head, err := segment.EncodeHeader(&e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := segment.ParseHeader("object", head)
+		if c.want != "" {
+			wantErr(t, err, c.want)
+		} else if err != nil || !slices.Equal(got.Skipped, c.skips) {
+			t.Errorf("%v: %+v, %v", c.skips, got, err)
+		}
+	}
+}

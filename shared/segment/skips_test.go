@@ -3,6 +3,7 @@ package segment_test
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"tapedeck.dev/tapedeck/shared/record"
@@ -159,6 +160,23 @@ func TestManySkips(t *testing.T) {
 	data, _, err := w.Close(2*n, segment.First(), nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	_, body, err := segment.ParseHeader("object", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pieces := 0
+	entries, _ := segment.Entries(segment.Unseal(data[:body]))
+	for _, e := range entries {
+		if len(e.Value) > segment.MaxMetaValue {
+			t.Errorf("metadata %s has %d bytes", e.Key, len(e.Value))
+		}
+		if strings.HasPrefix(e.Key, "tapedeck.skips.") {
+			pieces++
+		}
+	}
+	if pieces != 4 { // 400,000 items of 3 bytes, 393,205 bytes each
+		t.Errorf("%d pieces of skipped ranges", pieces)
 	}
 	h, recs := mustReadAll(t, data)
 	if len(recs) != n || len(h.Skipped) != n {
