@@ -25,7 +25,7 @@ import (
 // everything, so that a failure can be run again: go test -run TestSimulation -sim.seed=N
 
 var (
-	simTrials = flag.Int("sim.trials", 500, "number of seeds that TestSimulation tries")
+	simTrials = flag.Int("sim.trials", 300, "number of seeds that TestSimulation tries")
 	simSeed   = flag.Uint64("sim.seed", 0, "run TestSimulation with this seed only")
 )
 

@@ -13,7 +13,7 @@ import (
 	"tapedeck.dev/tapedeck/shared/store/mem"
 )
 
-// longChain is a chain of 5,000 segments of 7 records, with its 19 index objects: built once, copied by many tests.
+// longChain is a chain of 3,000 segments of 7 records, with its 11 index objects: built once. Tests that change it copy it.
 func longChain(t *testing.T) *mem.Store {
 	longOnce.Do(func() {
 		a, st := open(t)
@@ -32,7 +32,8 @@ var (
 )
 
 const (
-	longSegments = 5000
+	longSegments = 3000
+	longBlocks   = longSegments / segment.IndexEvery
 	longSize     = 7
 	longNext     = longSegments * longSize
 )
@@ -115,7 +116,8 @@ func TestTailKeepsToItsPartition(t *testing.T) {
 }
 
 func TestTailCost(t *testing.T) {
-	whole, wholeStore := copyOf(t, longChain(t), nil)
+	wholeStore := longChain(t)
+	whole := Open(wholeStore, "topics")
 	bare, bareStore := copyOf(t, longChain(t), noIndex)
 	for name, c := range map[string]struct {
 		a     *Archive
@@ -130,7 +132,7 @@ func TestTailCost(t *testing.T) {
 		"hint that is no segment":      {whole, wholeStore, 3, 4},
 		"hint beyond the end":          {whole, wholeStore, longNext, 4},
 		"hint, no index":               {bare, bareStore, longNext - longSize, 2},
-		// 5,000 segments: strides of 7,000 offsets, doubled; then halves.
+		// 3,000 segments: strides of 7,000 offsets, doubled; then halves.
 		"no hint, no index":             {bare, bareStore, -1, 12},
 		"hint, far behind, no index":    {bare, bareStore, 0, 12},
 		"hint that is none, no index":   {bare, bareStore, longNext + 5, 13},
@@ -242,10 +244,10 @@ func TestTailWhoseSegmentsExpired(t *testing.T) {
 // The oldest segments may be gone: the tail is found by what is left.
 func TestTailAfterExpiry(t *testing.T) {
 	a, st := copyOf(t, longChain(t), nil)
-	for i := range int64(4900) {
+	for i := range int64(longSegments - 100) {
 		st.Delete(a.key(trips, i*longSize))
 	}
-	for _, hint := range []int64{-1, 0, 4899 * longSize, 4950 * longSize} {
+	for _, hint := range []int64{-1, 0, (longSegments - 101) * longSize, (longSegments - 50) * longSize} {
 		mustFind(t, a, st, hint, longNext)
 	}
 }
