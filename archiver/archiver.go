@@ -20,6 +20,7 @@ import (
 	"tapedeck.dev/tapedeck/shared/schema"
 	"tapedeck.dev/tapedeck/shared/service"
 	"tapedeck.dev/tapedeck/shared/store"
+	"tapedeck.dev/tapedeck/shared/store/metered"
 	"tapedeck.dev/tapedeck/shared/store/storeurl"
 )
 
@@ -40,11 +41,15 @@ func Run(ctx context.Context, f *service.Frame) (err error) {
 	if err != nil {
 		return err
 	}
-	st, err := storeurl.Open(ctx, f.Config.String("store"))
+	opened, err := storeurl.Open(ctx, f.Config.String("store"))
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	defer func() { err = errors.Join(err, st.Close()) }()
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	st, err := metered.New(opened, f.Metrics)
+	if err != nil {
+		return err
+	}
 	registry, err := openRegistry(f.Config)
 	if err != nil {
 		return err

@@ -6,16 +6,12 @@ import (
 	"time"
 
 	"tapedeck.dev/tapedeck/shared/record"
-	"tapedeck.dev/tapedeck/shared/schema"
 	"tapedeck.dev/tapedeck/shared/segment"
 )
 
 // openAt begins an empty segment.
 func (p *Partition) openAt(start int64) {
 	p.open = &open{start: start, cutter: segment.NewCutter(p.cfg.Rule)}
-	if p.cfg.SchemaIDs {
-		p.open.ids = map[int]struct{}{}
-	}
 }
 
 // writer returns the open segment's writer, made when it is first needed: 500 idle partitions need no 500 writers.
@@ -110,20 +106,13 @@ func (p *Partition) take(now time.Duration, r *record.Record) (acts []Action, ok
 	p.open.records++
 	p.position = r.Offset + 1
 	p.holdSomething(now)
-	if p.open.ids != nil {
-		p.seen(r.Key)
-		p.seen(r.Value)
+	if p.cfg.SchemaIDs {
+		p.open.ids.Add(r)
 	}
 	if p.open.cutter.Add(r, n) {
 		acts = append(acts, p.seal(p.position, CauseRule)...)
 	}
 	return acts, true
-}
-
-func (p *Partition) seen(b []byte) {
-	if id, _, ok := schema.WireID(b); ok && len(p.open.ids) < maxSchemaIDs {
-		p.open.ids[id] = struct{}{}
-	}
 }
 
 func (p *Partition) onEnd(now time.Duration, offset int64) []Action {

@@ -8,6 +8,7 @@ import (
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/kafka"
 	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/schema"
 	"tapedeck.dev/tapedeck/shared/segment"
 )
 
@@ -67,7 +68,6 @@ type Config struct {
 // Bounds.
 const (
 	maxSealed       = 1    // sealed segments beyond the one being put before the partition is held
-	maxSchemaIDs    = 1024 // per segment: binary values that only look like the wire format must not flood the registry
 	beyondEndTries  = 3    // tail beyond the log's end: tries before that is a truncation
 	beyondEndPause  = 2 * time.Second
 	afterErrorPause = time.Second // doubled each time
@@ -136,7 +136,7 @@ type open struct {
 	holding bool          // it holds something: position > start
 	writer  *segment.Writer
 	cutter  *segment.Cutter
-	ids     map[int]struct{}
+	ids     schema.Seen
 	records int64
 }
 

@@ -2,8 +2,6 @@ package partition
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"tapedeck.dev/tapedeck/shared/kafka"
@@ -18,7 +16,7 @@ func (p *Partition) seal(next int64, cause Cause) []Action {
 	}
 	p.sealed = append(p.sealed, &Sealed{
 		Writer: w, ID: p.id, Start: o.start, Next: next, Records: o.records, Cause: cause,
-		SchemaIDs: slices.Sorted(maps.Keys(o.ids)), memBytes: w.MemBytes(),
+		SchemaIDs: o.ids.IDs(), memBytes: w.MemBytes(),
 	})
 	p.openAt(next)
 	return p.putNext()
