@@ -1,0 +1,124 @@
+package job
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"tapedeck.dev/tapedeck/shared/record"
+)
+
+func TestParseRequestDefaultsAndCanonicalForm(t *testing.T) {
+	a, err := ParseRequest([]byte(`{"name":"june-1","target":"p"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"name":"june-1","target":"p","from":"earliest","until":"end","promise":"reproduce","endMode":"hold","order":"partition","onLost":"fail"}`
+	if got, _ := json.Marshal(a); string(got) != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	b, err := ParseRequest([]byte(` {"onLost":"fail","until":{"kind":"end"},"bounds":{},"from":{"kind":"earliest"},"target":"p","name":"june-1","topics":[]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !Same(a, b) {
+		t.Error("the same request in other words is another")
+	}
+	c, err := ParseRequest([]byte(`{"name":"june-1","target":"p","topics":[{"name":"b","partitions":[3,1]},"a"],"until":{"kind":"offset","value":0}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if Same(a, c) {
+		t.Error("another request is the same")
+	}
+	data, _ := json.Marshal(c)
+	if !strings.Contains(string(data), `"topics":["a",{"name":"b","partitions":[1,3]}]`) || !strings.Contains(string(data), `"until":{"kind":"offset","value":0}`) {
+		t.Errorf("canonical form %s", data)
+	}
+	d, err := ParseRequest(data)
+	if err != nil || !Same(c, d) {
+		t.Errorf("the canonical form does not come back: %v", err)
+	}
+}
+
+func TestEndsOf(t *testing.T) {
+	r, err := ParseRequest([]byte(`{"name":"a","target":"p","promise":"recompute","from":{"kind":"offset","value":5},"bounds":{"x.y/12":{"until":{"kind":"timestamp","value":9}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, until := r.EndsOf(record.TopicPartition{Topic: "x.y", Partition: 12})
+	if from != (Bound{Offset, 5}) || until != (Bound{Timestamp, 9}) {
+		t.Errorf("got %s to %s", from, until)
+	}
+	if _, until := r.EndsOf(record.TopicPartition{Topic: "x.y", Partition: 1}); until.Kind != End {
+		t.Errorf("got %s", until)
+	}
+}
+
+func TestParseRequestSaysWhatIsWrong(t *testing.T) {
+	tests := []struct{ body, want string }{
+		{`[]`, "not a JSON object"},
+		{`{"name":"a","target":"p"} {}`, "not a JSON object"},
+		{`{"target":"p"}`, "name"},
+		{`{"name":"A","target":"p"}`, "a-z, 0-9 and -"},
+		{`{"name":"../x","target":"p"}`, "a-z, 0-9 and -"},
+		{`{"name":"` + strings.Repeat("a", 65) + `","target":"p"}`, "1 to 64"},
+		{`{"name":"a"}`, "target is missing"},
+		{`{"name":"a","target":"p","topic":["x"]}`, `did you mean "topics"?`},
+		{`{"name":"a","target":"p","endmode":"hold"}`, `did you mean "endMode"?`},
+		{`{"name":"a","target":"p","Name":"b"}`, `did you mean "name"?`},
+		{`{"name":"a","target":"p","xylophone":1}`, "known: name, target"},
+		{`{"name":"a","target":"p","speed":2}`, "not in this version"},
+		{`{"name":"a","target":"p","filter":{}}`, "not in this version"},
+		{`{"name":"a","target":"p","order":"event-time"}`, "not in this version"},
+		{`{"name":"a","target":"p","endMode":"continue"}`, "not in this version"},
+		{`{"name":"a","target":"p","order":"random"}`, `"random" is unknown; give partition`},
+		{`{"name":"a","target":"p","promise":"hope"}`, "give reproduce or recompute"},
+		{`{"name":"a","target":"p","onLost":"skip"}`, "give fail or allow"},
+		{`{"name":"a","target":"p","topics":["a","a"]}`, "twice"},
+		{`{"name":"a","target":"p","topics":["a*"]}`, "patterns are not in this version"},
+		{`{"name":"a","target":"p","topics":["a/../b"]}`, "not a topic's name"},
+		{`{"name":"a","target":"p","topics":[{"name":"a","partitions":[1,1]}]}`, "twice"},
+		{`{"name":"a","target":"p","topics":[{"name":"a","partition":1}]}`, `{"name": "trips", "partitions": [0, 1]}`},
+		{`{"name":"a","target":"p","from":"end"}`, "nothing to replay"},
+		{`{"name":"a","target":"p","until":"earliest"}`, "nothing to replay"},
+		{`{"name":"a","target":"p","from":"yesterday"}`, `"earliest"`},
+		{`{"name":"a","target":"p","from":{"kind":"offset"}}`, "needs a value"},
+		{`{"name":"a","target":"p","from":{"kind":"offset","value":-1}}`, "≥ 0"},
+		{`{"name":"a","target":"p","from":{"kind":"offset","val":1}}`, "bound"},
+		{`{"name":"a","target":"p","from":{"kind":"earliest","value":1}}`, "takes no value"},
+		{`{"name":"a","target":"p","from":{"kind":"epoch","value":1}}`, "unknown"},
+		{`{"name":"a","target":"p","from":{"kind":"timestamp","value":1}}`, "recompute"},
+		{`{"name":"a","target":"p","bounds":{"a":{"from":"earliest"}}}`, "topic/partition"},
+		{`{"name":"a","target":"p","bounds":{"a/01":{"from":"earliest"}}}`, `write it as "a/1"`},
+		{`{"name":"a","target":"p","bounds":{"a/1":{}}}`, "neither"},
+		{`{"name":"a","target":"p","bounds":{"a/1":{"until":{"kind":"timestamp","value":1}}}}`, "recompute"},
+		{`{"name":"a","target":"p","bounds":{"a/1":{"form":"earliest"}}}`, "form"},
+		{`{"name":"a","target":"p","topics":"x"}`, "request"},
+		{`{"name":"` + strings.Repeat("a", MaxRequestBytes) + `"}`, "bytes"},
+	}
+	for _, c := range tests {
+		_, err := ParseRequest([]byte(c.body))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%.120s: got %v, want %q", c.body, err, c.want)
+		}
+	}
+}
+
+func FuzzParseRequest(f *testing.F) {
+	f.Add([]byte(`{"name":"a","target":"p","topics":["b",{"name":"c","partitions":[1]}],"bounds":{"b/1":{"from":{"kind":"offset","value":3}}}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := ParseRequest(data)
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := ParseRequest(again)
+		if err != nil || !Same(r, s) {
+			t.Fatalf("%s does not come back: %v", again, err)
+		}
+	})
+}
