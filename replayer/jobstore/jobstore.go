@@ -131,6 +131,11 @@ func (s *Store) Load(ctx context.Context, name string, known *Entry) (*Entry, er
 	return s.get(ctx, name, n)
 }
 
+// At returns entry n of a job: its history, one by one.
+func (s *Store) At(ctx context.Context, name string, n int64) (*Entry, error) {
+	return s.get(ctx, name, n)
+}
+
 func (s *Store) get(ctx context.Context, name string, n int64) (*Entry, error) {
 	key := Key(name, n)
 	data, err := s.st.Get(ctx, key)
