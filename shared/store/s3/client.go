@@ -112,7 +112,8 @@ func newClient(ctx context.Context, o Options) (*awss3.Client, *http.Transport, 
 			s.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		default:
 			s.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenSupported
-			s.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenSupported
+			// Objects check themselves, and say at which byte; the SDK's check would hide that behind a broken answer.
+			s.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		}
 		if o.Checksum == ChecksumNone {
 			s.ContinueHeaderThresholdBytes = -1

@@ -19,8 +19,8 @@ import (
 type Checksum string
 
 const (
-	// ChecksumAuto is the SDK's default: a CRC on every write, as a trailer of a chunked body over https; and the store's
-	// checksum, where it sends one, checked on whole reads.
+	// ChecksumAuto is the SDK's default for writes: a CRC on every one, as a trailer of a chunked body over https. Reads are not
+	// checked against the store's checksum in any mode: a segment holds its own, which tell the place of a fault.
 	ChecksumAuto Checksum = "auto"
 	// ChecksumWhenRequired sends one only where S3 demands it, which no call here does: plain bodies, whose SHA-256 is signed
 	// over http and not sent over https.

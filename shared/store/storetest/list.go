@@ -29,7 +29,7 @@ func testListOrder(t *testing.T, open Open) {
 	starts := append(slices.Clone(keys), "a", "a-", "a-b", "a-b/", "a.", "a/", "a/x", "a/x/", "a/zzz", "A", "~", "a.b.c")
 	for _, prefix := range []string{"", "a", "a/", "a-b/", "a.b", "a.b.c/", "a/x", "c", "a/x/z", "a/x/z/"} {
 		for _, after := range append(starts, "") {
-			for _, max := range []int{1, 2, 5, 0} {
+			for _, max := range []int{2, 0} {
 				want, more := cut(keys, prefix, after, max)
 				wantList(t, s, prefix, after, max, want, more)
 			}
