@@ -44,9 +44,8 @@ type Error struct {
 	Call    string // method and path
 	Code    int    // HTTP status
 	Message string
-	// Expected and Needs are those of session.Ack, where the answer is one.
-	Expected *int64
-	Needs    *record.TopicPartition
+	// Needs is that of session.Ack, where the answer is one.
+	Needs *record.TopicPartition
 }
 
 func (e *Error) Error() string {
@@ -175,12 +174,11 @@ func (c *Client) call(ctx context.Context, method string, epoch *int64, contentT
 func answerError(call string, code int, data []byte) error {
 	e := &Error{Call: call, Code: code}
 	var body struct {
-		Message  string                 `json:"message"`
-		Expected *int64                 `json:"expected"`
-		Needs    *record.TopicPartition `json:"needs"`
+		Message string                 `json:"message"`
+		Needs   *record.TopicPartition `json:"needs"`
 	}
 	if json.Unmarshal(data, &body) == nil {
-		e.Message, e.Expected, e.Needs = body.Message, body.Expected, body.Needs
+		e.Message, e.Needs = body.Message, body.Needs
 	} else {
 		e.Message = strings.TrimSpace(string(data[:min(len(data), 300)]))
 	}
