@@ -225,7 +225,7 @@ func TestHeaderAgainstRecords(t *testing.T) {
 
 // TestBomb: a block that decompresses to more than the header says is refused before it has taken the memory.
 func TestBomb(t *testing.T) {
-	bomb := []record.Record{{Topic: "trips", Partition: 3, Offset: 0, Value: make([]byte, 64<<20)}}
+	bomb := []record.Record{{Topic: "trips", Partition: 3, Offset: 0, Value: make([]byte, 16<<20)}}
 	for _, codec := range codecNames[1:] {
 		large, _ := write(t, identity(), 0, 1, codec, segment.First(), bomb)
 		_, body, err := segment.ParseHeader("object", large)
