@@ -48,18 +48,14 @@ func oracle(t *testing.T, input map[int32]proof.Sequence) (map[windowKey]windowV
 		const none = -1 << 62
 		maxEvent := int64(none)
 		for i := range input[p] {
-			var trip struct {
-				User   string  `avro:"user_id"`
-				Price  float64 `avro:"price"`
-				Pickup int64   `avro:"pickup_ms"`
-			}
+			var trip trips.Trip
 			if _, err := schema.Decode(input[p][i].Value[5:], &trip); err != nil {
 				t.Fatalf("decode %d-%d: %v", p, i, err)
 			}
-			start := trip.Pickup - trip.Pickup%windowMs
-			key := windowKey{start, start + windowMs, trip.User}
+			start := trip.PickupMs - trip.PickupMs%windowMs
+			key := windowKey{start, start + windowMs, trip.UserID}
 			isLate := maxEvent != none && key.End <= maxEvent-delayMs
-			maxEvent = max(maxEvent, trip.Pickup)
+			maxEvent = max(maxEvent, trip.PickupMs)
 			if isLate {
 				late++
 				continue
