@@ -13,6 +13,9 @@ import (
 	"tapedeck.dev/tapedeck/shared/record"
 )
 
+// queueFullBound is how long a queue may be full with nothing on its way before the record is held to be too large for it.
+const queueFullBound = 2 * time.Second
+
 // Producer produces to exact partitions, keeping order per partition (idempotent). Timestamps are as given. Its methods are
 // called from one goroutine.
 type Producer struct {
@@ -123,7 +126,7 @@ func (p *Producer) Send(ctx context.Context, r *record.Record) error {
 			m.Headers[i] = kafka.Header{Key: h.Key, Value: h.Value}
 		}
 	}
-	for {
+	for alone := time.Duration(0); ; {
 		err, inFlight, changed := p.state()
 		if err != nil {
 			return err
@@ -138,8 +141,14 @@ func (p *Producer) Send(ctx context.Context, r *record.Record) error {
 			return nil
 		}
 		p.add(-1)
-		if errorCode(err) != kafka.ErrQueueFull || inFlight == 0 {
+		if errorCode(err) != kafka.ErrQueueFull || alone > queueFullBound {
 			return wrap(err, "produce to %s", r.TP())
+		}
+		if inFlight == 0 {
+			// The last report has been counted but librdkafka has not yet freed its records; or this one alone is too much.
+			time.Sleep(time.Millisecond)
+			alone += time.Millisecond
+			continue
 		}
 		select {
 		case <-changed:

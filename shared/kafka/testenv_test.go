@@ -108,7 +108,8 @@ func unique(prefix string) string {
 func (e *env) topic(partitions int32, config ...string) string {
 	e.t.Helper()
 	name := unique("t")
-	m := map[string]string{}
+	// The records' timestamps are old: by age they would be deleted at once.
+	m := map[string]string{"retention.ms": "-1"}
 	for i := 0; i+1 < len(config); i += 2 {
 		m[config[i]] = config[i+1]
 	}
