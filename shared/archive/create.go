@@ -149,7 +149,7 @@ func (c *creation) look(ctx context.Context) (seen, error) {
 	case err != nil:
 		return lookFailed, fmt.Errorf("read header of %s: %w", c.key, err)
 	}
-	if size == int64(len(c.data)) && len(head) <= len(c.data) && int64(len(head)) >= c.body && bytes.Equal(head, c.data[:len(head)]) {
+	if size == int64(len(c.data)) && len(head) <= len(c.data) && bytes.Equal(head, c.data[:len(head)]) {
 		c.tail = Tail{Header: c.h, Size: size}
 		return ours, nil
 	}

@@ -259,6 +259,20 @@ func TestCreateLongHeader(t *testing.T) {
 	}
 }
 
+// An object of another size is not ours, also where its header and first page are.
+func TestCreateOtherSize(t *testing.T) {
+	a, st := open(t)
+	h, data := encode(t, trips, nil, cut{next: 5000})
+	if len(data) < segment.HeadBytes {
+		t.Fatalf("%d bytes are one page", len(data))
+	}
+	st.Put(a.key(trips, 0), append(bytes.Clone(data), 'x'))
+	out, err := a.Create(context.Background(), h, data, RetryPolicy{})
+	if err != nil || !out.Adopted || out.Tail.Size != int64(len(data))+1 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+}
+
 // A segment of our log under our name that claims another place in the chain is no winner.
 func TestCreateOtherPlace(t *testing.T) {
 	a, st := open(t)

@@ -259,6 +259,28 @@ func TestPlanCost(t *testing.T) {
 	}
 }
 
+// A block between two others belongs to the plan also where its timestamps are elsewhere.
+func TestPlanOverABlockOfAnotherTime(t *testing.T) {
+	a, _ := open(t)
+	var tail *Tail
+	for i := range int64(3*segment.IndexEvery + 5) {
+		tail = create(t, a, trips, tail, cut{next: i + 1, ts: func(o int64) int64 {
+			if o == 10 || o == 2*segment.IndexEvery+10 {
+				return 77
+			}
+			return 1_000_000 + o
+		}})
+	}
+	p := mustPlan(t, a, timestamp(70), timestamp(80))
+	if p.From != 10 || p.Until != 2*segment.IndexEvery+11 || int64(len(p.Segments)) != p.Until-p.From {
+		t.Fatalf("[%d, %d) in %d segments", p.From, p.Until, len(p.Segments))
+	}
+	inside := slices.DeleteFunc(slices.Clone(p.Segments), func(s PlannedSegment) bool { return s.Outside })
+	if len(inside) != 2 || inside[0].Start != 10 || inside[1].Start != 2*segment.IndexEvery+10 {
+		t.Errorf("inside: %+v", inside)
+	}
+}
+
 // What an index object would tell is read from headers where it is missing, and a plan is the same.
 func TestPlanWithoutIndexObjects(t *testing.T) {
 	whole := Open(longChain(t), "topics")

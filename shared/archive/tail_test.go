@@ -142,8 +142,8 @@ func TestTailCost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := mustFind(t, c.a, c.st, c.hint, longNext)
-			if calls(n) > c.calls || n[store.OpGetRange] != 1 || n[store.OpCreate] != 0 {
-				t.Errorf("calls %v, want at most %d", n, c.calls)
+			if got := calls(n); got > c.calls || got < c.calls && c.calls < 5 || n[store.OpGetRange] != 1 || n[store.OpCreate] != 0 {
+				t.Errorf("calls %v, want %d, or at most that from 5 on", n, c.calls)
 			}
 		})
 	}

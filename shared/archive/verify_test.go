@@ -119,6 +119,13 @@ func TestVerifyFindings(t *testing.T) {
 		"rows with another size": {func(st *mem.Store) {
 			put(st, 259, plain(259), func(c *segment.Chain) { c.Rows = slices.Clone(c.Rows); c.Rows[1].Bytes++ })
 		}, []string{KindOffChain}, key(259), "rows"},
+		// What a header tells wrongly is not held against the ones after it.
+		"a wrong running maximum before the newest": {func(st *mem.Store) {
+			put(st, 258, plain(258), func(c *segment.Chain) { c.RunningMaxTimestamp += 100_000 })
+		}, []string{KindOffChain}, key(258), "running maximum"},
+		"wrong rows before the newest": {func(st *mem.Store) {
+			put(st, 258, plain(258), func(c *segment.Chain) { c.Rows = slices.Clone(c.Rows); c.Rows[1].Bytes++ })
+		}, []string{KindOffChain}, key(258), "rows"},
 		"rows with another timestamp": {func(st *mem.Store) {
 			put(st, 259, plain(259), func(c *segment.Chain) { c.Rows = slices.Clone(c.Rows); c.Rows[0].MaxTimestamp++ })
 		}, []string{KindOffChain}, key(259), "rows"},
