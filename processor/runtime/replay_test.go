@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -258,7 +259,7 @@ func (a archive) wantProof(t *testing.T, st session.Status) {
 			first, last = recs[0].Offset, recs[len(recs)-1].Offset
 		}
 		if p.Count != int64(len(recs)) || p.First != first || p.Last != last || p.Checksum != fmt.Sprintf("%016x", sum) {
-			t.Errorf("proof of %s: %+v; want %d records [%d, %d] %016x", p.TopicPartition, p, len(recs), first, last, sum)
+			t.Errorf("proof of %s: %d records [%d, %d] %s; want %d records [%d, %d] %016x", p.TopicPartition, p.Count, p.First, p.Last, p.Checksum, len(recs), first, last, sum)
 		}
 	}
 }
@@ -625,4 +626,33 @@ func TestReplayWithDecisionsBehind(t *testing.T) {
 		t.Fatalf("finish: %d %s", code, text)
 	}
 	e.wantOutputs(p, ".replay.again", e.outputs(p, ""))
+}
+
+// Partitions arrive at the same time, each from its own sender.
+func TestReplayConcurrently(t *testing.T) {
+	e := newEnv(t)
+	rng := rand.New(rand.NewPCG(12, 12))
+	p := e.lived(27, 4, 300, false)
+	a := e.archive(p, rng)
+	r := e.receiver(nil, p)
+	r.mustOpen("again", a.req)
+	var wg sync.WaitGroup
+	for tp := range a.segs {
+		wg.Go(func() {
+			for _, s := range a.segs[tp] {
+				if ack, code, text := r.put("again", 1, s); code != http.StatusOK || ack.Expected != s.next {
+					t.Errorf("segment %v+%d: %d %s", s.tp, s.start, code, text)
+					return
+				}
+			}
+		})
+		wg.Go(func() { r.status("again") })
+	}
+	wg.Wait()
+	st, code, text := r.finish("again", 1)
+	if code != http.StatusOK {
+		t.Fatalf("finish: %d %s", code, text)
+	}
+	a.wantProof(t, st)
+	e.wantOutputs(p, ".replay.again", e.oracle(p))
 }

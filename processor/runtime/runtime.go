@@ -68,7 +68,11 @@ func CheckDistinct(pipelines []*pipeline.Pipeline) error {
 		}
 		names[p.Name] = true
 		for _, topic := range writes(p) {
-			if other, ok := topics[topic]; ok && other != p.Name {
+			other, ok := topics[topic]
+			if ok && other == p.Name {
+				return fmt.Errorf("pipeline %s would write topic %s for two purposes, twice; choose another output topic", p.Name, topic)
+			}
+			if ok {
 				return fmt.Errorf("pipelines %s and %s both write topic %s", other, p.Name, topic)
 			}
 			topics[topic] = p.Name
