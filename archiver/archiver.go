@@ -155,7 +155,7 @@ func (a *Archiver) Archive(ctx context.Context) (err error) {
 		return fmt.Errorf("read the cluster's id: %w", err)
 	}
 	if cluster == "" {
-		return errors.New("Kafka tells no cluster id: such a cluster cannot be archived")
+		return errors.New("no cluster id: this Kafka cannot be archived")
 	}
 	cons, err := kafka.NewConsumer(a.consumerConfig())
 	if err != nil {

@@ -193,6 +193,15 @@ func (e *env) awaitOr(what string, state func() string, f func() bool) {
 	e.t.Fatalf("did not happen: %s\n%s", what, state())
 }
 
+func (e *env) awaitClosed(what string, c <-chan struct{}) {
+	e.t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		e.t.Fatalf("did not happen: %s", what)
+	}
+}
+
 // awaitArchived waits until the archive's chain ends at next.
 func (e *env) awaitArchived(topic string, part int32, next int64) {
 	e.t.Helper()

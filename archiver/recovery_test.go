@@ -54,7 +54,7 @@ func TestACrashBetweenCreateAndCommit(t *testing.T) {
 	})
 	s.ShutdownIn = time.Millisecond
 	r := e.start(s)
-	<-hang
+	e.awaitClosed("a create lands", hang)
 	r.end()
 	e.store.SetAfter(nil)
 	if got := e.committed("trips", 0).Offset; got != -1 {
@@ -84,15 +84,18 @@ func TestAnOvertakenArchiverAdopts(t *testing.T) {
 	s.Partition.Rule.FlushSize = 40
 	var once atomic.Bool
 	blocked, release := make(chan struct{}), make(chan struct{})
-	e.store.SetBefore(func(_ context.Context, op, key string) error {
+	e.store.SetBefore(func(ctx context.Context, op, key string) error {
 		if op == store.OpCreate && strings.HasPrefix(key, "topics/") && once.CompareAndSwap(false, true) {
 			close(blocked)
-			<-release // stopped in the middle of its create, as by SIGSTOP
+			select { // stopped in the middle of its create, as by SIGSTOP
+			case <-release:
+			case <-ctx.Done():
+			}
 		}
 		return nil
 	})
 	a := e.start(s)
-	<-blocked
+	e.awaitClosed("a create begins", blocked)
 	// Another group's archiver does the same work meanwhile: the store alone decides.
 	e.fill("trips", 0, 40, 60)
 	s.Group, s.Partition.Rule.FlushSize = "g2", 100
@@ -554,15 +557,18 @@ func TestShutdownFinishesTheCreateInFlight(t *testing.T) {
 	s.Partition.Rule.FlushSize = 10
 	entered, release := make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
-	e.store.SetBefore(func(_ context.Context, op, key string) error {
+	e.store.SetBefore(func(ctx context.Context, op, key string) error {
 		if op == store.OpCreate && strings.HasPrefix(key, "topics/") && once.CompareAndSwap(false, true) {
 			close(entered)
-			<-release
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
 		}
 		return nil
 	})
 	r := e.start(s)
-	<-entered
+	e.awaitClosed("a create begins", entered)
 	ended := make(chan error, 1)
 	go func() { ended <- r.stop() }()
 	close(release)

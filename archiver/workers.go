@@ -64,7 +64,7 @@ func (w *workers) topicID(ctx context.Context, topic string) (string, error) {
 	case !ok:
 		return "", fmt.Errorf("%w: %s", errTopicGone, topic)
 	case t.ID == "":
-		return "", fmt.Errorf("Kafka tells no id of topic %s: brokers before 2.8, or without topic ids, cannot be archived", topic)
+		return "", fmt.Errorf("no topic id of %s: brokers before 2.8 cannot be archived", topic)
 	}
 	return t.ID, nil
 }

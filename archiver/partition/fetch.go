@@ -75,7 +75,7 @@ func (p *Partition) check(r *record.Record) error {
 	case r.Offset >= h.Start && r.Offset < h.Next:
 		for _, s := range h.Skipped {
 			if s.Class == segment.NoData && s.From <= r.Offset && r.Offset < s.To {
-				return fmt.Errorf("Kafka holds a record at offset %d, where there was none when it was archived: the log was rewritten (an unclean election?); the archive is left as it is", r.Offset)
+				return fmt.Errorf("there is a record in Kafka at offset %d, where there was none when it was archived: the log was rewritten (an unclean election?); the archive is left as it is", r.Offset)
 			}
 		}
 	}

@@ -67,8 +67,8 @@ type Config struct {
 
 // Bounds.
 const (
-	maxSealed       = 1    // sealed segments beyond the one being put before the partition is held
-	beyondEndTries  = 3    // tail beyond the log's end: tries before that is a truncation
+	maxSealed       = 1 // sealed segments beyond the one being put before the partition is held
+	beyondEndTries  = 3 // tail beyond the log's end: tries before that is a truncation
 	beyondEndPause  = 2 * time.Second
 	afterErrorPause = time.Second // doubled each time
 	maxErrorPause   = 30 * time.Second
