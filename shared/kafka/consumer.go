@@ -144,6 +144,9 @@ func (cfg ConsumerConfig) settings() (kafka.ConfigMap, error) {
 		"fetch.wait.max.ms": 100,
 		// After an error of a partition, a refused position included.
 		"fetch.error.backoff.ms": 100,
+		// How soon new partitions of a topic are seen. Also a change of the subscription that falls into a reconnect waits for this;
+		// the default is five minutes.
+		"topic.metadata.refresh.interval.ms": 10_000,
 		// How long a topic must be missing from the brokers' answers before it counts as deleted.
 		"topic.metadata.propagation.max.ms": 5000,
 		// One answer may hold this much beyond the queue's bound.
