@@ -44,6 +44,9 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
+	if testing.Short() {
+		*simTrials = min(*simTrials, 100)
+	}
 	met := map[rule]int{}
 	for seed := uint64(1); seed <= uint64(*simTrials); seed++ {
 		if broken, err := simulate(seed, "", met); broken != nil || err != nil {

@@ -125,13 +125,14 @@ func TestTailCost(t *testing.T) {
 		hint  int64
 		calls int
 	}{
-		"hint, the newest":             {whole, wholeStore, longNext - longSize, 2},
-		"hint, 500 behind":             {whole, wholeStore, longNext - 500*longSize, 2},
-		"hint, far behind, with index": {whole, wholeStore, 0, 4},
-		"no hint, index":               {whole, wholeStore, -1, 3},
-		"hint that is no segment":      {whole, wholeStore, 3, 4},
-		"hint beyond the end":          {whole, wholeStore, longNext, 4},
-		"hint, no index":               {bare, bareStore, longNext - longSize, 2},
+		"hint, the newest":                     {whole, wholeStore, longNext - longSize, 2},
+		"hint, 500 behind":                     {whole, wholeStore, longNext - 500*longSize, 2},
+		"hint, far behind, with index":         {whole, wholeStore, 0, 4},
+		"no hint, index":                       {whole, wholeStore, -1, 3},
+		"hint that is no segment":              {whole, wholeStore, 3, 4},
+		"hint near the end that is no segment": {whole, wholeStore, longNext - longSize - 1, 4},
+		"hint beyond the end":                  {whole, wholeStore, longNext, 4},
+		"hint, no index":                       {bare, bareStore, longNext - longSize, 2},
 		// 3,000 segments: strides of 7,000 offsets, doubled; then halves.
 		"no hint, no index":             {bare, bareStore, -1, 12},
 		"hint, far behind, no index":    {bare, bareStore, 0, 12},
