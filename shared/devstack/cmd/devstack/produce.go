@@ -137,17 +137,17 @@ func newestTimestamp(ctx context.Context, client kafka.Client, topic string) (in
 		return 0, err
 	}
 	defer func() { _ = c.Close() }()
-	waiting := 0
+	waiting := map[kafka.TP]bool{}
 	for _, tp := range tps {
 		if r := ranges[tp]; r.End > r.Start {
-			waiting++
+			waiting[tp] = true
 			if err := c.Start(kafka.Position{TP: tp, Offset: r.End - 1, LeaderEpoch: -1}); err != nil {
 				return 0, err
 			}
 		}
 	}
 	newest := int64(-1)
-	for waiting > 0 {
+	for len(waiting) > 0 {
 		evs, err := c.Poll(ctx, time.Second)
 		if err != nil {
 			return 0, fmt.Errorf("read the last records of %s: %w", topic, err)
@@ -159,9 +159,9 @@ func newestTimestamp(ctx context.Context, client kafka.Client, topic string) (in
 					newest = max(newest, r.Timestamp)
 				}
 			case kafka.EndOfPartition:
-				waiting--
-			case kafka.OutOfRange:
-				waiting-- // deleted meanwhile
+				delete(waiting, ev.TP)
+			case kafka.OutOfRange: // deleted meanwhile
+				delete(waiting, ev.TP)
 			case kafka.PartitionError:
 				return 0, ev.Err
 			}

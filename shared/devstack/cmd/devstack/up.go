@@ -19,7 +19,7 @@ func upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Run the servers until interrupted, and print what to export",
 		Example: `  devstack up --kafka-port 19092 --s3-port 19000 --registry-port 18081 --dir ./data
-  eval "$(devstack up > env.sh & sleep 2; cat env.sh)"`,
+  devstack up > env.sh &    # then, once it says that it is up: . ./env.sh`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if output != "text" && output != "json" {
