@@ -171,7 +171,6 @@ func (p *Partition) On(now time.Duration, ev Event) []Action {
 		return p.onPutDone(now, e)
 	case PutFailed:
 		if p.putting {
-			p.putting = false
 			return p.stop(e.Reason, e.Err)
 		}
 	case TopicID:

@@ -335,6 +335,63 @@ func TestAnEpochThatDecreasesStops(t *testing.T) {
 	}
 }
 
+// A segment that is confirmed late must not set the epoch back to its own.
+func TestAConfirmedSegmentDoesNotSetTheEpochBack(t *testing.T) {
+	p := fetching(t, config())
+	old := recs(0, 10)
+	for i := range old.Records {
+		old.Records[i].LeaderEpoch = 4
+	}
+	s := only[Put](p.On(0, old))[0].Segment
+	newer, older := rec(10), rec(11)
+	newer.LeaderEpoch, older.LeaderEpoch = 5, 4
+	p.On(0, Records{[]record.Record{newer}})
+	p.On(0, PutDone{Tail: put(t, s)})
+	if p.On(0, Records{[]record.Record{older}}); p.State() != Stopped || p.reason != Diverged {
+		t.Errorf("%s %s", p.State(), p.reason)
+	}
+}
+
+// Where the end of the partition is seen depends on the clock; cuts must not.
+func TestCutsDoNotDependOnEnds(t *testing.T) {
+	next := func(end bool) int64 {
+		cfg := config()
+		cfg.Rule = segment.CutRule{RotateIntervalMs: 5}
+		p := fetching(t, cfg)
+		p.On(0, recs(0, 3))
+		if end {
+			p.On(0, End{5})
+		}
+		return only[Put](p.On(0, recs(20, 21)))[0].Segment.Next
+	}
+	if a, b := next(false), next(true); a != 20 || b != 20 {
+		t.Errorf("cut at %d without, at %d with an end in between", a, b)
+	}
+}
+
+func TestALogThatStartsAtThePositionHasLostNothing(t *testing.T) {
+	p := fetching(t, config())
+	p.On(0, recs(0, 3))
+	if acts := p.On(0, OutOfRange{LogStart: 3, LogEnd: 90}); p.State() != Fetching || len(only[Fetch](acts)) != 1 {
+		t.Errorf("%s %+v", p.State(), acts)
+	}
+}
+
+// What a new chain does not take is written by age, so that its first segment holds the name from then on.
+func TestASkippedStartIsWrittenByAge(t *testing.T) {
+	cfg := config()
+	cfg.Start = Latest
+	p, _ := started(t, cfg, Recovered{Committed: kafka.CommitOffset{Offset: -1}, Log: kafka.LogRange{Start: 2, End: 50}})
+	puts := only[Put](p.On(time.Minute, Tick{}))
+	if len(puts) != 1 {
+		t.Fatal("not sealed")
+	}
+	h := put(t, puts[0].Segment).Header
+	if d := cmp.Diff([]segment.Skip{{From: 0, To: 50, Class: segment.NotArchived}}, h.Skipped); d != "" || h.Next != 50 {
+		t.Errorf("next %d: %s", h.Next, d)
+	}
+}
+
 func TestGapStopKeepsWhatWasFetched(t *testing.T) {
 	p := fetching(t, config())
 	first := only[Put](p.On(0, recs(0, 13)))[0].Segment
