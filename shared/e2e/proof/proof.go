@@ -101,8 +101,9 @@ func New(o Options) (*Proof, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A killed process must be missed sooner than after the default of 45 s.
-	common := fmt.Sprintf("bootstrap.servers: %q\nlog.level: info\nconsumer.override.session.timeout.ms: 6000\n", o.Bootstrap)
+	// A killed process must be missed sooner than after the default of 45 s, and a rebalance must not wait for it for the
+	// default of five minutes.
+	common := fmt.Sprintf("bootstrap.servers: %q\nlog.level: info\nconsumer.override.session.timeout.ms: 6000\nconsumer.override.max.poll.interval.ms: 15000\n", o.Bootstrap)
 	registry := fmt.Sprintf("schema.registry.url: %q\n", o.RegistryURL)
 	store := fmt.Sprintf("store: %q\n", o.StoreURL)
 	listen := func(i int) string { return fmt.Sprintf("rest.listen: 127.0.0.1:%d\n", p.Ports[i]) }
