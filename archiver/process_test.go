@@ -86,7 +86,9 @@ func (l *lockedBuffer) String() string {
 func (e *env) process(bin, storeURL string, sets ...string) *process {
 	e.t.Helper()
 	args := []string{"--set", "bootstrap.servers=" + e.bootstrap, "--set", "store=" + storeURL, "--set", "rest.listen=127.0.0.1:0", "--set", "group.id=g",
-		"--set", "consumer.override.session.timeout.ms=2000", "--set", "consumer.override.heartbeat.interval.ms=200"}
+		"--set", "consumer.override.session.timeout.ms=2000", "--set", "consumer.override.heartbeat.interval.ms=200",
+		// The fake broker keeps a member that was killed while it joined for this long, where a real one needs the session's time only.
+		"--set", "consumer.override.max.poll.interval.ms=5000"}
 	for _, s := range sets {
 		args = append(args, "--set", s)
 	}
