@@ -47,7 +47,8 @@ type Store interface {
 	GetRange(ctx context.Context, key string, off, n int64) (data []byte, size int64, err error)
 	// List returns up to max objects whose key starts with prefix and is > startAfter ("" = from the beginning), in
 	// ascending byte order of the key, and whether more follow. max ≤ 0 or > 1000 means 1000. After a full page of 1000 some
-	// servers say more where nothing follows: the next page is empty then. One store call.
+	// servers say more where nothing follows: the next page is empty then. One store call, unless startAfter lies in a
+	// directory below prefix: list directory by directory.
 	List(ctx context.Context, prefix, startAfter string, max int) (objs []Object, more bool, err error)
 	// ListDirs returns the distinct next path elements (without the delimiter '/') below prefix, which is "" or ends in
 	// '/', in ascending byte order; objects directly below prefix are not shown. It pages by itself.

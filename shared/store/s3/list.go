@@ -12,8 +12,8 @@ import (
 	"tapedeck.dev/tapedeck/shared/store"
 )
 
-// List is store.Store's. A page that does not come in ascending byte order after startAfter is an error that wraps
-// store.ErrInvalid: nothing that is found by its place in a listing could be found there.
+// List is store.Store's. A page that does not come in ascending byte order is an error that wraps store.ErrInvalid: nothing
+// that is found by its place in a listing could be found there.
 func (s *Store) List(ctx context.Context, prefix, startAfter string, limit int) ([]store.Object, bool, error) {
 	if err := s.ready(ctx, store.OpList, prefix); err != nil {
 		return nil, false, err
@@ -26,17 +26,26 @@ func (s *Store) List(ctx context.Context, prefix, startAfter string, limit int) 
 		// keys with another prefix come. 1000 is the most that S3 lists.
 		MaxKeys: aws.Int32(int32(min(size+1, 1000))),
 	}
-	last := ""
+	after, last := "", ""
 	if startAfter != "" {
-		last = s.prefix + startAfter
+		after = s.prefix + startAfter
+		last = after
+	}
+	dir, deep := below(prefix, startAfter)
+	if deep {
+		last = s.prefix + dir
+		in.MaxKeys = aws.Int32(1000)
+	}
+	if last != "" {
 		in.StartAfter = aws.String(last)
 	}
+
+	var objs []store.Object
 	for {
 		out, err := s.client.ListObjectsV2(ctx, in, wholeListing)
 		if err != nil {
 			return nil, false, s.readError(ctx, "list", prefix, err)
 		}
-		objs := make([]store.Object, 0, len(out.Contents))
 		for _, row := range out.Contents {
 			key := aws.ToString(row.Key)
 			if !strings.HasPrefix(key, s.prefix+prefix) || key <= last && last != "" {
@@ -44,23 +53,42 @@ func (s *Store) List(ctx context.Context, prefix, startAfter string, limit int) 
 					prefix, s, key, last, store.ErrInvalid)
 			}
 			last = key
-			if key == s.prefix {
-				continue // a "folder" that a console has made
+			if key <= after && after != "" || key == s.prefix { // the latter is a "folder" that a console has made
+				continue
 			}
 			objs = append(objs, store.Object{Key: key[len(s.prefix):], Size: aws.ToInt64(row.Size)})
 		}
-		more := aws.ToBool(out.IsTruncated)
-		if len(objs) > size {
-			objs, more = objs[:size], true
+		switch {
+		case len(objs) > size:
+			return objs[:size], true, nil
+		case !aws.ToBool(out.IsTruncated):
+			return objs, false, nil
+		case len(objs) == size, len(objs) > 0 && !deep:
+			return objs, true, nil
 		}
-		if len(objs) > 0 || !more {
-			return objs, more, nil
-		}
-		// A page may be empty though more follow, where deleted versions fill it; the caller could not go on from it.
+		// A page may be empty though more follow, where deleted versions fill it, or what was listed before; the caller
+		// could not go on from it.
 		if err := nextPage(in, out); err != nil {
 			return nil, false, fmt.Errorf("list %s in %s: %w", prefix, s, err)
 		}
 	}
+}
+
+// below says whether startAfter lies in a directory below the one that prefix lists, and names that directory without its
+// slash. MinIO (all releases up to the last, of 2026) goes wrong there: with startAfter "a/x" its drives count the keys of
+// directories such as "a-b/" and "a.b/", which sort ahead of "a/", towards the page and drop them from it afterwards. The
+// page comes short or empty, and says that nothing follows. Such a listing therefore starts at "a", where nothing is
+// dropped, and passes over what is not wanted.
+func below(prefix, startAfter string) (dir string, deep bool) {
+	if !strings.HasPrefix(startAfter, prefix) {
+		return "", false
+	}
+	base := strings.LastIndexByte(prefix, '/') + 1
+	i := strings.IndexByte(startAfter[base:], '/')
+	if i < 0 {
+		return "", false
+	}
+	return startAfter[:base+i], true
 }
 
 // ListDirs is store.Store's.

@@ -215,6 +215,25 @@ func TestListPages(t *testing.T) {
 			t.Error("no error for directories")
 		}
 	})
+	t.Run("after a key in a directory", func(t *testing.T) {
+		f := newFake(t, sequence(listing(true, "token", "p/a-b/x", "p/a/x"), listing(true, "token2", "p/a/y", "p/b/x"), listing(false, "", "p/c")))
+		objs, more, err := f.store(t, s3.Options{Prefix: "p"}).List(t.Context(), "", "a/x", 2)
+		if err != nil || !more || len(objs) != 2 || objs[0].Key != "a/y" || objs[1].Key != "b/x" {
+			t.Errorf("list = %v, %v, %v", objs, more, err)
+		}
+		if got := f.seen()[0].query["start-after"]; len(got) != 1 || got[0] != "p/a" {
+			t.Errorf("start-after %v", got)
+		}
+	})
+	t.Run("after a key in the directory itself", func(t *testing.T) {
+		f := newFake(t, listing(false, "", "p/a/y"))
+		if _, _, err := f.store(t, s3.Options{Prefix: "p"}).List(t.Context(), "a/", "a/x", 2); err != nil {
+			t.Error(err)
+		}
+		if got := f.last(t).query["start-after"]; len(f.seen()) != 1 || len(got) != 1 || got[0] != "p/a/x" {
+			t.Errorf("%d requests, start-after %v", len(f.seen()), got)
+		}
+	})
 	t.Run("folder object", func(t *testing.T) {
 		f := newFake(t, listing(false, "", "p/", "p/a"))
 		objs, _, err := f.store(t, s3.Options{Prefix: "p"}).List(t.Context(), "", "", 0)

@@ -38,6 +38,7 @@ func Run(t *testing.T, open Open) {
 		{"ListOrder", testListOrder},
 		{"ListBounds", testListBounds},
 		{"ListMany", testListMany},
+		{"ListBehindSibling", testListBehindSibling},
 		{"ListDirs", testListDirs},
 		{"KeyCharacters", testKeyCharacters},
 		{"ArchiveKeys", testArchiveKeys},
