@@ -289,3 +289,23 @@ func TestFeedDoesNotKeepRecords(t *testing.T) {
 	}
 	expect(t, e.Drain(), `{"window_start":0,"window_end":10,"k":"abc","total":1}`)
 }
+
+// Future is strictly beyond maxFuture, is measured from the record's own timestamp, and moves no watermark; a record without timestamp cannot be future.
+func TestFuture(t *testing.T) {
+	const hour = 3_600_000
+	e := newEngine(t, merged())
+	e.AddPartition(tpOf(0), fresh())
+	beyond, at, none := rec(0, 0, 50+hour+1, "a", 1), rec(0, 1, 50+hour, "a", 1), rec(0, 2, 100*hour, "a", 1)
+	beyond.Timestamp, at.Timestamp, none.Timestamp = 50, 50, -1
+	feed(t, e, beyond)
+	if w, _ := e.Watermark(TP{}); w != NoTime {
+		t.Errorf("a future record moved the watermark to %d", w)
+	}
+	feed(t, e, at, none)
+	if w, _ := e.Watermark(TP{}); w != 100*hour-10 {
+		t.Errorf("watermark %d", w)
+	}
+	if out := e.Take(); len(out) != 2 || out[0].Kind != Result || out[1].Kind != Future {
+		t.Errorf("outputs %v", texts(out))
+	}
+}
