@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"tapedeck.dev/tapedeck/shared/service"
@@ -58,6 +59,24 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// buffer takes what the logger writes from another goroutine.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
 func TestStartNamesTheSetting(t *testing.T) {
 	ok := write(t, "ok.yaml", good)
 	avro := write(t, "avro.yaml", strings.Replace(good, "format: json", `format: avro, schema: '{"type":"record","name":"r","fields":[{"name":"t","type":"long"},{"name":"price","type":"long"}]}'`, 1))
@@ -72,7 +91,7 @@ func TestStartNamesTheSetting(t *testing.T) {
 		"unknown setting":    {"bootstrap.servers=127.0.0.1:1 comit.interval.ms=5 pipelines=" + ok, "commit.interval.ms"},
 	} {
 		root := service.Command("processor", "x", keys(), run)
-		var errOut bytes.Buffer
+		var errOut buffer
 		root.SetErr(&errOut)
 		var args []string
 		for a := range strings.FieldsSeq(c.args) {
