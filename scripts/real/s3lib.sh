@@ -23,8 +23,9 @@ build() {
   echo "$name: building $package" >&2
   local gobin
   gobin=$(mktemp -d "$real_dir/build.XXXXXX")
+  # MinIO takes some minutes the first time.
   # Outside of the checkout, so that its own dependencies are taken and go.mod here stays as it is.
-  (cd "$gobin" && GOBIN=$gobin GOFLAGS=-mod=mod go install -trimpath -ldflags='-s -w' "$package") || {
+  (cd "$gobin" && GOBIN=$gobin GOFLAGS= go install "$package") || {
     rm -rf "$gobin"
     die "build failed: $package"
   }
