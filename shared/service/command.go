@@ -97,19 +97,24 @@ func Command(name, short string, keys []Key, run func(ctx context.Context, f *Fr
 }
 
 // withSignals returns a context that ends at the first SIGTERM or SIGINT. From then on the signals have their default action
-// again, so that a second one ends a process whose shutdown hangs.
+// again, so that a second one ends a process whose shutdown hangs. The returned function frees the signals.
 func withSignals(parent context.Context, log *zap.Logger) (context.Context, func()) {
 	if parent == nil {
 		parent = context.Background()
 	}
 	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() {
+	told := make(chan struct{})
+	forget := context.AfterFunc(ctx, func() {
+		defer close(told)
 		stop()
-		if parent.Err() == nil {
-			log.Info("shutting down; a second signal ends the process at once")
-		}
+		log.Info("shutting down; a second signal ends the process at once")
 	})
-	return ctx, stop
+	return ctx, func() {
+		if !forget() {
+			<-told
+		}
+		stop()
+	}
 }
 
 func configCommand(keys []Key) *cobra.Command {
