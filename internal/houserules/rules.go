@@ -37,7 +37,7 @@ var onlyRules = []only{
 	{"archiver", []string{"shared", "archiver"}},
 	{"replayer", []string{"shared", "replayer"}},
 	{"processor", []string{"shared", "processor"}},
-	{"processor/engine", []string{"shared/record", "shared/segment", "shared/schema", "processor/pipeline", "processor/engine"}},
+	{"processor/engine", []string{"shared/record", "shared/segment", "shared/schema", "processor/pipeline", "processor/engine", "processor/agg", "processor/value"}},
 	{"shared", []string{"shared"}},
 }
 

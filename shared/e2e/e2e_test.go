@@ -212,3 +212,28 @@ func TestDamagedObject(t *testing.T) {
 		t.Fatalf("verify: %v\n%s", err, out)
 	}
 }
+
+// TestTaxiTrips runs the job over real taxi trips.
+func TestTaxiTrips(t *testing.T) {
+	file := os.Getenv("TAPEDECK_TEST_TRIPS")
+	if file == "" {
+		file = filepath.Join("..", "..", "..", "shared", "data", "nyc-taxis.csv")
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Skipf("no trips: set TAPEDECK_TEST_TRIPS to a CSV of NYC taxi trips (%v)", err)
+	}
+	o := options(t, 0, 0)
+	source, err := trips.ReadCSV(trips.CSVOptions{Path: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Produce = func(ctx context.Context) (int64, error) {
+		s, err := trips.Produce(ctx, trips.ProduceOptions{Bootstrap: o.Bootstrap, RegistryURL: o.RegistryURL, Topic: o.Topic,
+			Partitions: o.Partitions, Source: source, FlushAhead: time.Minute})
+		return s.Records, err
+	}
+	r := prove(t, o)
+	if want := int64(6433 + 4); os.Getenv("TAPEDECK_TEST_TRIPS") == "" && r.Produced != want {
+		t.Errorf("produced %d records, want %d trips and flush records", r.Produced, want)
+	}
+}

@@ -50,6 +50,8 @@ type Options struct {
 
 	// FlushSize is the archiver's flush.size; 0 means 2000.
 	FlushSize int
+	// Codec is the archiver's codec; "" means its default.
+	Codec string
 
 	// WhileLive, if set, runs while input is produced and processed (kills and restarts); the proof goes on when it returns.
 	WhileLive func(ctx context.Context, p *Proof) error
@@ -109,7 +111,11 @@ func New(o Options) (*Proof, error) {
 	listen := func(i int) string { return fmt.Sprintf("rest.listen: 127.0.0.1:%d\n", p.Ports[i]) }
 	url := func(i int) string { return fmt.Sprintf("http://127.0.0.1:%d", p.Ports[i]) }
 
-	p.Archiver, err = newProcess(o.Bin, o.Dir, "archiver", url(0), listen(0)+common+registry+store+fmt.Sprintf(
+	codec := ""
+	if o.Codec != "" {
+		codec = "codec: " + o.Codec + "\n"
+	}
+	p.Archiver, err = newProcess(o.Bin, o.Dir, "archiver", url(0), listen(0)+common+registry+store+codec+fmt.Sprintf(
 		"group.id: archiver-%s\ntopics: [%s, %s.decisions]\ntopics.refresh.ms: 500\nflush.size: %d\nrotate.age.ms: 1500\n",
 		o.Topic, o.Topic, p.Pipeline, o.FlushSize), o.Vars)
 	if err != nil {
