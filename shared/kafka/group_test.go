@@ -21,6 +21,10 @@ type member struct {
 	books *books
 	quit  chan struct{}
 	done  chan struct{}
+
+	// kept under books.mu
+	records int
+	owns    int
 }
 
 // books are shared by the members of a test.
@@ -89,6 +93,7 @@ func (m *member) run() {
 					delete(next, tp)
 				}
 			case Batch:
+				m.records += len(ev.Records)
 				if !mine[ev.TP] {
 					b.fail("a batch of %s, which was revoked", ev.TP)
 				}
@@ -106,6 +111,7 @@ func (m *member) run() {
 				b.fail("%#v", ev)
 			}
 		}
+		m.owns = len(mine)
 		b.mu.Unlock()
 		if len(toStart) > 0 {
 			m.start(toStart, next)
@@ -186,26 +192,35 @@ func TestGroupGrowsAndShrinks(t *testing.T) {
 	if testing.Short() {
 		rounds = 1
 	}
-	total := func() (n int) {
+	// share waits until these members, and nobody else, own all partitions and each has seen more records.
+	share := func(ms ...*member) {
+		e.t.Helper()
 		b.mu.Lock()
-		defer b.mu.Unlock()
-		for _, m := range b.seen {
-			n += len(m)
+		var from []int
+		for _, m := range ms {
+			from = append(from, m.records)
 		}
-		return n
-	}
-	// progress waits until more records have been seen than now, so that the group is at work again.
-	progress := func() {
-		start := total()
-		e.eventually("the group to go on", func() bool { return total() > start+partitions*20 })
+		b.mu.Unlock()
+		e.eventually(fmt.Sprintf("%d members to share the work", len(ms)), func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			owned := 0
+			for i, m := range ms {
+				if m.owns < partitions/4 || m.records < from[i]+50 {
+					return false
+				}
+				owned += m.owns
+			}
+			return owned == partitions
+		})
 	}
 	for range rounds {
-		progress()
+		share(members...)
 		third := e.join(gid, name, b)
-		progress()
+		share(members[0], members[1], third)
 		third.leave()
-		progress()
 	}
+	share(members...)
 	close(stop)
 	n := <-stopped
 	e.must(p.Flush(e.ctx()))

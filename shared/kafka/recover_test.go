@@ -89,7 +89,7 @@ func TestRetentionOvertakes(t *testing.T) {
 	})
 }
 
-// A leader that has just changed answers out of range for a valid offset: asked again, not reported.
+// A leader that has just changed answers out of range for a valid offset, and knows of a shorter log: asked again, not reported.
 func TestOutOfRangeForAMoment(t *testing.T) {
 	e := onFake(t)
 	tp := TP{Topic: e.topic(1)}
@@ -102,6 +102,25 @@ func TestOutOfRangeForAMoment(t *testing.T) {
 		}
 		lies.Add(1)
 		return fetchError(kreq.(*kmsg.FetchRequest), kerr.OffsetOutOfRange.Code), nil, true
+	})
+	e.fake.ControlKey(int16(kmsg.ListOffsets), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		e.fake.KeepControl()
+		if lies.Load() >= 2 {
+			return nil, nil, false
+		}
+		req := kreq.(*kmsg.ListOffsetsRequest)
+		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		for _, rt := range req.Topics {
+			st := kmsg.NewListOffsetsResponseTopic()
+			st.Topic = rt.Topic
+			for _, rp := range rt.Partitions {
+				sp := kmsg.NewListOffsetsResponseTopicPartition()
+				sp.Partition, sp.Offset = rp.Partition, 10
+				st.Partitions = append(st.Partitions, sp)
+			}
+			resp.Topics = append(resp.Topics, st)
+		}
+		return resp, nil, true
 	})
 	c := e.consumer("")
 	e.must(c.Start(Position{TP: tp, Offset: 30, LeaderEpoch: record.NoEpoch}))
@@ -120,6 +139,7 @@ func fetchError(req *kmsg.FetchRequest, code int16) kmsg.Response {
 		for _, rp := range rt.Partitions {
 			sp := kmsg.NewFetchResponseTopicPartition()
 			sp.Partition, sp.ErrorCode, sp.HighWatermark = rp.Partition, code, -1
+			sp.RecordBatches = []byte{} // null would be a broken answer
 			st.Partitions = append(st.Partitions, sp)
 		}
 		resp.Topics = append(resp.Topics, st)
@@ -323,5 +343,39 @@ func TestDamagedBatch(t *testing.T) {
 	e.must(err)
 	if len(evs) != 0 {
 		t.Fatalf("after the damage: %#v", evs)
+	}
+}
+
+// A stopped or paused partition is not fetched: nothing is asked of the broker for it.
+func TestStopEndsFetching(t *testing.T) {
+	e := onFake(t)
+	name := e.topic(2)
+	stopped, paused := TP{Topic: name}, TP{Topic: name, Partition: 1}
+	var asked atomic.Int32
+	e.fake.ControlKey(int16(kmsg.Fetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		e.fake.KeepControl()
+		for _, rt := range kreq.(*kmsg.FetchRequest).Topics {
+			asked.Add(int32(len(rt.Partitions)))
+		}
+		return nil, nil, false
+	})
+	c := e.consumer("")
+	for _, tp := range []TP{stopped, paused} {
+		e.must(c.Start(Position{TP: tp, LeaderEpoch: record.NoEpoch}))
+		e.untilEnd(c, tp)
+	}
+	if asked.Load() == 0 {
+		t.Fatal("the broker was never asked: the test proves nothing")
+	}
+	e.must(c.Stop(stopped))
+	e.must(c.Pause(paused))
+	// What was under way at that moment may still arrive.
+	_, err := c.Poll(e.ctx(), 300*time.Millisecond)
+	e.must(err)
+	asked.Store(0)
+	evs, err := c.Poll(e.ctx(), time.Second)
+	e.must(err)
+	if n := asked.Load(); n != 0 || len(evs) != 0 {
+		t.Fatalf("asked %d times, events %v", n, evs)
 	}
 }

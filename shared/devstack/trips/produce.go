@@ -107,6 +107,9 @@ func Produce(ctx context.Context, o ProduceOptions) (s Summary, err error) {
 	return s, p.Flush(ctx)
 }
 
+// setupBound bounds the wait for Kafka before the first record.
+const setupBound = 20 * time.Second
+
 // EnsureTopic makes the topic if it is not there (want ≤ 0: 4 partitions) and returns its number of partitions. A topic with another
 // number than asked for is an error.
 func EnsureTopic(ctx context.Context, client kafka.Client, topic string, want int32) (int32, error) {
@@ -115,6 +118,8 @@ func EnsureTopic(ctx context.Context, client kafka.Client, topic string, want in
 		return 0, err
 	}
 	defer a.Close()
+	ctx, cancel := context.WithTimeout(ctx, setupBound)
+	defer cancel()
 	if err := a.Ping(ctx); err != nil {
 		return 0, err
 	}
