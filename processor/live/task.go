@@ -114,13 +114,13 @@ func (t *task) begin(ctx context.Context, assigned []kafka.TP) (wait bool, err e
 		return false, err
 	}
 	if t.eng == nil {
-		floors := make([]engine.Floor, len(log.Floors))
-		for i, f := range log.Floors {
-			floors[i] = engine.Floor{TP: f.TopicPartition, Offset: f.Offset, W: f.W}
-		}
-		if t.eng, err = engine.New(p, t.src, floors); err != nil {
+		if t.eng, err = engine.New(p, t.src, nil); err != nil {
 			return false, refuse("pipeline %s: %v", p.Name, err)
 		}
+	}
+	// The whole log each time: another owner of a partition may have added to it since. A known floor is ignored.
+	for _, f := range log.Floors {
+		t.eng.AddFloor(engine.Floor{TP: f.TopicPartition, Offset: f.Offset, W: f.W})
 	}
 	for at := range log.Unknown {
 		t.src.Decide(at.TopicPartition, at.Offset)

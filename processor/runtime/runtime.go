@@ -111,7 +111,8 @@ func (r *Runtime) Health() error {
 	return nil
 }
 
-// Ready reports the pipelines that do not run and why.
+// Ready reports the pipelines that do not run yet and why. A FAILED one does not count: it waits for a person, and the process
+// must stay reachable for the replay that repairs it; status and metrics tell of it.
 func (r *Runtime) Ready() error {
 	var why []string
 	for _, n := range r.names {
@@ -119,7 +120,7 @@ func (r *Runtime) Ready() error {
 		switch st.State {
 		case live.Starting:
 			why = append(why, fmt.Sprintf("pipeline %s is starting", n))
-		case live.Retrying, live.Failed:
+		case live.Retrying:
 			why = append(why, fmt.Sprintf("pipeline %s is %s: %s", n, st.State, st.Error))
 		}
 	}
