@@ -6,7 +6,7 @@ SHELL := /bin/bash
 VERSION  ?= 0.1.0-dev
 REVISION ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 SERVICE  := tapedeck.dev/tapedeck/shared/service
-LDFLAGS  := -X $(SERVICE).Version=$(VERSION) -X $(SERVICE).Revision=$(REVISION)
+LDFLAGS  := -X $(SERVICE).version=$(VERSION) -X $(SERVICE).revision=$(REVISION)
 BINARIES := ./archiver/cmd/archiver ./replayer/cmd/replayer ./processor/cmd/processor ./shared/devstack/cmd/devstack ./shared/e2e/cmd/demo
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 

@@ -47,6 +47,8 @@ func (p *Process) Start(ctx context.Context) error {
 	cmd := exec.Command(p.bin, "--config", p.config) // not bound to ctx: Stop and Kill end it
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), p.env...)
+	// A Ctrl-C in the terminal is for us alone: as a second signal it would end the services in the middle of their clean stop.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		_ = log.Close()
 		return fmt.Errorf("start %s: %w", p.Name, err)
