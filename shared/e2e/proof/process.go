@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,7 +47,7 @@ func (p *Process) Start(ctx context.Context) error {
 	}
 	cmd := exec.Command(p.bin, "--config", p.config) // not bound to ctx: Stop and Kill end it
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), p.env...)
+	cmd.Env = environment(p.env)
 	// A Ctrl-C in the terminal is for us alone: as a second signal it would end the services in the middle of their clean stop.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -134,6 +135,12 @@ func (p *Process) LogTail(n int) string {
 		lines = lines[len(lines)-n:]
 	}
 	return "  " + strings.Join(lines, "\n  ")
+}
+
+// environment is this process's without its TAPEDECK_* variables, which the services would take for settings, and with extra.
+func environment(extra []string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TAPEDECK_") })
+	return append(env, extra...)
 }
 
 // freePort returns a port that was free a moment ago, so that a restarted process keeps its address.
