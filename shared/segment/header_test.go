@@ -302,6 +302,10 @@ func TestParseHeaderRefuses(t *testing.T) {
 			refused("swapped "+e.Key, segment.Join(swapped, end), "")
 		}
 	}
+	bomb := slices.Clone(entries)
+	bomb[at("tapedeck.datum.bytes")].Value = "4294967296"
+	bomb[at("tapedeck.block.bytes.max")].Value = "1073741825"
+	refused("blocks above 1 GiB", segment.Join(bomb, end), "largest block of 1073741825 bytes")
 	unknown := append(slices.Clone(entries), segment.Meta{Key: "avro.other", Value: "1"})
 	refused("unknown key at the end", segment.Join(unknown, end), "unknown metadata")
 	unknown = slices.Insert(slices.Clone(entries), at("avro.schema"), segment.Meta{Key: "tapedeck.other", Value: "1"})

@@ -95,6 +95,9 @@ func TestRecordsStayValid(t *testing.T) {
 		_ = append(x.Headers, record.Header{Key: "overwritten"})
 		_ = append(r.Datum(), "overwritten"...)
 	}
+	for i := range got {
+		_ = append(got[i].Headers, record.Header{Key: "overwritten"})
+	}
 	wantRecords(t, got, recs)
 	if !bytes.Equal(data, before) {
 		t.Error("reading changed the object")

@@ -271,3 +271,31 @@ func TestMemBytes(t *testing.T) {
 		t.Errorf("a record of 32 MiB holds %d bytes", m)
 	}
 }
+
+// TestBlockEnds: a block ends with the record that fills it exactly, and the last record's hash is right where a block ends with it.
+func TestBlockEnds(t *testing.T) {
+	for _, c := range []struct {
+		size   int // of the first record's datum
+		blocks int // with one more record behind
+		max    int64
+	}{{segment.BlockBytes - 1, 1, 0}, {segment.BlockBytes, 2, segment.BlockBytes}, {segment.BlockBytes + 1, 2, segment.BlockBytes + 1}} {
+		recs := []record.Record{rec(0), rec(1)}
+		recs[0].Value = make([]byte, 60_000)
+		recs[0].Value = make([]byte, 60_000+c.size-segment.Size(&recs[0]))
+		second := int64(segment.Size(&recs[1]))
+		if c.blocks == 1 {
+			c.max = int64(c.size) + second
+		}
+		data, h := write(t, identity(), 0, 2, segment.CodecNull, segment.First(), recs)
+		sync := segment.SyncMarker(h.ClusterID, h.TopicID, h.Partition, h.Start)
+		if n := bytes.Count(data, sync[:]) - 1; n != c.blocks || h.MaxBlockBytes != c.max {
+			t.Errorf("first record of %d bytes: %d blocks, the largest of %d", c.size, n, h.MaxBlockBytes)
+		}
+		_, got := mustReadAll(t, data)
+		wantRecords(t, got, recs)
+		_, h = write(t, identity(), 0, 1, segment.CodecNull, segment.First(), recs[:1])
+		if want := segment.Hash(&recs[0]); !bytes.Equal(h.LastHash, want[:]) {
+			t.Errorf("first record of %d bytes alone: another hash", c.size)
+		}
+	}
+}
