@@ -64,6 +64,8 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 log.retention.check.interval.ms=5000
+# A busy machine must not make the only broker look dead.
+broker.session.timeout.ms=60000
 PROPS
   # Any id will do: 16 bytes as URL-safe base64 without padding.
   java -Xmx256m -cp "$libs/libs/*" kafka.tools.StorageTool format -t dGFwZWRlY2stdGVzdC1pZA -c "$home/server.properties" >"$home/format.log" 2>&1 ||

@@ -256,8 +256,8 @@ func TestPollEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	if _, err := c.Poll(ctx, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("poll: %v", err)
+	if evs, err := c.Poll(ctx, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("poll: %v, %v", evs, err)
 	}
 	if d := time.Since(start); d > 2*time.Second {
 		t.Fatalf("poll saw the end of its context after %s", d)
