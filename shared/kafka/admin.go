@@ -184,17 +184,17 @@ func (a *Admin) TopicConfig(ctx context.Context, topic string) (map[string]strin
 	if err != nil {
 		return nil, wrap(err, "read configuration of topic %s", topic)
 	}
-	for _, r := range res {
-		if r.Error.Code() != kafka.ErrNoError {
-			return nil, wrap(r.Error, "read configuration of topic %s", topic)
-		}
-		out := make(map[string]string, len(r.Config))
-		for k, v := range r.Config {
-			out[k] = v.Value
-		}
-		return out, nil
+	if len(res) == 0 {
+		return nil, fmt.Errorf("read configuration of topic %s: empty answer", topic)
 	}
-	return nil, fmt.Errorf("read configuration of topic %s: empty answer", topic)
+	if err := res[0].Error; err.Code() != kafka.ErrNoError {
+		return nil, wrap(err, "read configuration of topic %s", topic)
+	}
+	out := make(map[string]string, len(res[0].Config))
+	for k, v := range res[0].Config {
+		out[k] = v.Value
+	}
+	return out, nil
 }
 
 // CreateTopic creates a topic and waits until its leaders answer. ErrExists. replication ≤ 0: the broker's default.

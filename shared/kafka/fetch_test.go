@@ -160,9 +160,8 @@ func positionsInAnyOrder(t *testing.T, group bool) {
 	}
 
 	type want struct {
-		next             int64
-		started, paused  bool
-		first, delivered bool
+		next            int64
+		started, paused bool
 	}
 	ws := map[TP]*want{}
 	for _, tp := range tps {

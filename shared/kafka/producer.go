@@ -100,11 +100,11 @@ func (p *Producer) countReports() {
 	}
 }
 
-// state returns the sticky error, how many records are on their way, and a channel that is closed when that changes.
-func (p *Producer) state() (err error, inFlight int64, changed <-chan struct{}) {
+// state returns how many records are on their way, a channel that is closed when that changes, and the sticky error.
+func (p *Producer) state() (inFlight int64, changed <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.err, p.sent - p.acked, p.wake
+	return p.sent - p.acked, p.wake, p.err
 }
 
 // Send queues r to its Topic and Partition with its Key, Value, Headers and Timestamp (Offset and TimestampType are ignored).
@@ -127,7 +127,7 @@ func (p *Producer) Send(ctx context.Context, r *record.Record) error {
 		}
 	}
 	for alone := time.Duration(0); ; {
-		err, inFlight, changed := p.state()
+		inFlight, changed, err := p.state()
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func producible(r *record.Record) error {
 // Flush waits until all that was sent is acknowledged.
 func (p *Producer) Flush(ctx context.Context) error {
 	for {
-		err, inFlight, changed := p.state()
+		inFlight, changed, err := p.state()
 		if err != nil {
 			return err
 		}
