@@ -23,7 +23,9 @@ func TestReadBack(t *testing.T) {
 	if python == "" {
 		t.Skip("TAPEDECK_TEST_PYTHON names no Python with fastavro and duckdb: scripts/real/run.sh makes one")
 	}
-	fastavro := func(dir string) []string { return []string{filepath.Join("..", "segment", "testdata", "readback.py"), dir} }
+	fastavro := func(dir string) []string {
+		return []string{filepath.Join("..", "segment", "testdata", "readback.py"), dir}
+	}
 	duckdb := func(dir string) []string {
 		return []string{filepath.Join("testdata", "duckdb_readback.py"), filepath.Join(dir, "topics", "*", "*", "*.avro")}
 	}
