@@ -47,7 +47,7 @@ func (p *Process) Start(ctx context.Context) error {
 	}
 	cmd := exec.Command(p.bin, "--config", p.config) // not bound to ctx: Stop and Kill end it
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = environment(p.env)
+	cmd.Env = Environment(p.env)
 	// A Ctrl-C in the terminal is for us alone: as a second signal it would end the services in the middle of their clean stop.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -137,8 +137,8 @@ func (p *Process) LogTail(n int) string {
 	return "  " + strings.Join(lines, "\n  ")
 }
 
-// environment is this process's without its TAPEDECK_* variables, which the services would take for settings, and with extra.
-func environment(extra []string) []string {
+// Environment is this process's without its TAPEDECK_* variables, which the services would take for settings, and with extra.
+func Environment(extra []string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TAPEDECK_") })
 	return append(env, extra...)
 }

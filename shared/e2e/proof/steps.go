@@ -296,7 +296,7 @@ func ParseInspect(out []byte) ([]archive.PartitionInfo, error) {
 // command runs one of the binaries and returns its standard output; a non-zero exit is an error with its standard error.
 func (p *Proof) command(ctx context.Context, bin string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(p.Bin, bin), args...)
-	cmd.Env = environment(p.Vars)
+	cmd.Env = Environment(p.Vars)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
