@@ -30,6 +30,7 @@ var onlyRules = []only{
 	{"shared/segment", []string{"shared/record", "shared/segment"}},
 	{"shared/store", []string{"shared/store"}},
 	{"shared/archive", []string{"shared/record", "shared/segment", "shared/store", "shared/archive"}},
+	{"shared/murmur2", nil},
 	{"shared/session", []string{"shared/record", "shared/segment", "shared/session"}},
 	{"shared/kafka", []string{"shared/record", "shared/kafka"}},
 	{"shared/schema", []string{"shared/record", "shared/segment", "shared/schema"}},
@@ -37,7 +38,7 @@ var onlyRules = []only{
 	{"archiver", []string{"shared", "archiver"}},
 	{"replayer", []string{"shared", "replayer"}},
 	{"processor", []string{"shared", "processor"}},
-	{"processor/engine", []string{"shared/record", "shared/segment", "shared/schema", "processor/pipeline", "processor/engine", "processor/agg", "processor/value"}},
+	{"processor/engine", []string{"shared/record", "shared/segment", "shared/schema", "shared/murmur2", "processor/pipeline", "processor/engine", "processor/agg", "processor/value"}},
 	{"shared", []string{"shared"}},
 }
 
@@ -58,7 +59,7 @@ var wrapRules = []wraps{
 }
 
 // noClock are the packages that must be functions of their arguments: none of these imports.
-var noClock = []string{"shared/record", "shared/segment", "processor/engine"}
+var noClock = []string{"shared/record", "shared/murmur2", "shared/segment", "processor/engine"}
 
 var clocks = []string{"context", "go.uber.org/zap", "log", "log/slog", "math/rand", "math/rand/v2"}
 

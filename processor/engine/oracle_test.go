@@ -137,7 +137,7 @@ func (res *oracleResult) differs(out []Output, w *world) string {
 	for _, o := range res.windows {
 		part := int32(o.part)
 		if !w.keyed {
-			part = partitionOf([]byte(o.key), w.p.Output.Partitions)
+			part = murmur2.Partition([]byte(o.key), w.p.Output.Partitions)
 		}
 		want[fmt.Sprintf("out-%d", part)] = append(want[fmt.Sprintf("out-%d", part)], o.key+" "+o.value(w.size))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"tapedeck.dev/tapedeck/processor/pipeline"
 	"tapedeck.dev/tapedeck/processor/value"
+	"tapedeck.dev/tapedeck/shared/murmur2"
 	"tapedeck.dev/tapedeck/shared/record"
 )
 
@@ -64,7 +65,7 @@ func (e *Engine) results(out []Output, sh *shard, w *window, drained bool) []Out
 		if e.p.Keyed {
 			partition = sh.parts[0].tp.Partition
 		} else {
-			partition = partitionOf(key, e.p.Output.Partitions)
+			partition = murmur2.Partition(key, e.p.Output.Partitions)
 		}
 		headers := []record.Header{{Key: HeaderID, Value: e.id(w.end, start, partition, key)}}
 		if drained {

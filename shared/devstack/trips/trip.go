@@ -8,6 +8,8 @@ import (
 	"iter"
 
 	"github.com/twmb/avro"
+
+	"tapedeck.dev/tapedeck/shared/murmur2"
 )
 
 // Schema is the Avro schema of a trip.
@@ -49,33 +51,5 @@ func (t *Trip) AppendAvro(dst []byte) ([]byte, error) {
 
 // PartitionOf returns the partition of a user: Kafka's default partitioning of the user id as key.
 func PartitionOf(userID string, partitions int32) int32 {
-	return int32(murmur2(userID)&0x7fffffff) % partitions
-}
-
-// murmur2 is Kafka's variant of Austin Appleby's MurmurHash2 (32 bits, seed 0x9747b28c).
-func murmur2(s string) uint32 {
-	const m, r = 0x5bd1e995, 24
-	h := uint32(0x9747b28c) ^ uint32(len(s))
-	for len(s) >= 4 {
-		k := uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
-		k *= m
-		k ^= k >> r
-		k *= m
-		h = h*m ^ k
-		s = s[4:]
-	}
-	switch len(s) {
-	case 3:
-		h ^= uint32(s[2]) << 16
-		fallthrough
-	case 2:
-		h ^= uint32(s[1]) << 8
-		fallthrough
-	case 1:
-		h ^= uint32(s[0])
-		h *= m
-	}
-	h ^= h >> 13
-	h *= m
-	return h ^ h>>15
+	return murmur2.Partition([]byte(userID), partitions)
 }

@@ -1,4 +1,4 @@
-package engine
+package murmur2
 
 import "testing"
 
@@ -12,20 +12,20 @@ func TestMurmur2(t *testing.T) {
 		"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
 		"abc": 479470107,
 	} {
-		if got := int32(murmur2([]byte(key))); got != want {
+		if got := int32(Hash([]byte(key))); got != want {
 			t.Errorf("murmur2(%q) = %d, want %d", key, got, want)
 		}
 	}
 }
 
 // A negative hash is masked, not negated.
-func TestPartitionOf(t *testing.T) {
-	if got, want := partitionOf([]byte("foobar"), 7), int32((-790332482&0x7fffffff)%7); got != want {
+func TestPartition(t *testing.T) {
+	if got, want := Partition([]byte("foobar"), 7), int32((-790332482&0x7fffffff)%7); got != want {
 		t.Errorf("partition %d, want %d", got, want)
 	}
 	seen := map[int32]bool{}
 	for i := range 200 {
-		p := partitionOf([]byte{byte(i), 'x'}, 4)
+		p := Partition([]byte{byte(i), 'x'}, 4)
 		if p < 0 || p > 3 {
 			t.Fatalf("partition %d of 4", p)
 		}
