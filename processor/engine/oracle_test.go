@@ -8,6 +8,8 @@ import (
 	"math/big"
 	"slices"
 	"sort"
+
+	"tapedeck.dev/tapedeck/shared/murmur2"
 )
 
 // The oracle states the rules of docs/semantics.md once more, as a function of whole logs: no interleaving, no batches, no incremental state.
