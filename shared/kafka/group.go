@@ -161,7 +161,7 @@ func (c *Consumer) Watermarks(ctx context.Context, tp TP) (logStart, logEnd int6
 // GroupMetadata is the opaque member and generation that fences SendOffsets.
 type GroupMetadata struct{ m *kafka.ConsumerGroupMetadata }
 
-// GroupMetadata returns the current membership.
+// GroupMetadata returns the current membership; ErrFenced where the group has gone on without us.
 func (c *Consumer) GroupMetadata() (*GroupMetadata, error) {
 	if c.group == "" {
 		return nil, errors.New("group metadata: this consumer has no group")
@@ -170,6 +170,10 @@ func (c *Consumer) GroupMetadata() (*GroupMetadata, error) {
 		return nil, fmt.Errorf("group metadata: %w", err)
 	}
 	defer c.ops.Done()
+	// A member that the group has thrown out and that has not polled since must not speak for its old generation.
+	if c.c.AssignmentLost() {
+		return nil, fmt.Errorf("group metadata of %s: %w", c.group, ErrFenced)
+	}
 	m, err := c.c.GetConsumerGroupMetadata()
 	if err != nil {
 		return nil, wrap(err, "group metadata of %s", c.group)

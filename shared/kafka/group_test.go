@@ -7,8 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"tapedeck.dev/tapedeck/shared/record"
 )
@@ -382,5 +386,37 @@ func TestWithoutAGroup(t *testing.T) {
 	}
 	if _, err := c.GroupMetadata(); err == nil {
 		t.Error("group metadata was given")
+	}
+}
+
+// The group throws the member out; a commit that comes before its next Poll must not be accepted.
+func TestLostMemberCannotSendOffsets(t *testing.T) {
+	e := onFake(t)
+	name, gid := e.topic(1), unique("g")
+	tp := TP{Topic: name}
+	e.fill(tp, 0, 10)
+	a := e.consumer(gid, func(cfg *ConsumerConfig) { cfg.SessionTimeout = 6 * time.Second })
+	e.must(a.Subscribe([]string{name}))
+	e.assigned(a, 1)
+	e.must(a.Start(Position{TP: tp, LeaderEpoch: record.NoEpoch}))
+	e.untilEnd(a, tp)
+	var thrown atomic.Bool
+	e.fake.ControlKey(int16(kmsg.Heartbeat), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		e.fake.KeepControl()
+		req := kreq.(*kmsg.HeartbeatRequest)
+		resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
+		resp.ErrorCode = kerr.UnknownMemberID.Code
+		thrown.Store(true)
+		return resp, nil, true
+	})
+	var err error
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		if _, err = a.GroupMetadata(); err != nil || time.Now().After(deadline) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond) // between looks: the heartbeat is librdkafka's own
+	}
+	if !thrown.Load() || !errors.Is(err, ErrFenced) {
+		t.Errorf("thrown out %t, and the membership is still told: %v", thrown.Load(), err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
+
+	"tapedeck.dev/tapedeck/shared/record"
 )
 
 const (
@@ -96,7 +98,10 @@ func (c *Consumer) endOfPartition(p kafka.TopicPartition) {
 	if st == nil || !st.active || st.paused || int64(p.Offset) < st.next || !c.validated(st) {
 		return
 	}
-	st.next = int64(p.Offset)
+	if int64(p.Offset) > st.next {
+		// Past markers, which may be of a later epoch than the last record's: with that one the position would look truncated.
+		st.next, st.epoch = int64(p.Offset), record.NoEpoch
+	}
 	st.failures, st.reason = 0, nil
 	c.out.addFor(st, EndOfPartition{TP: st.tp, Offset: st.next})
 }

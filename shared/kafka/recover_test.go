@@ -379,3 +379,34 @@ func TestStopEndsFetching(t *testing.T) {
 		t.Fatalf("asked %d times, events %v", n, evs)
 	}
 }
+
+// Markers of a later epoch follow the last record; EOF moves the position past them; a pause and resume is no truncation.
+func TestNoEpochBehindMarkers(t *testing.T) {
+	e := onFake(t)
+	tp := TP{Topic: e.topic(1)}
+	p := e.producer("tx-m")
+	e.must(p.InitTransactions(e.ctx()))
+	e.must(p.Begin())
+	e.sendTo(p, tp, "a", "b", "c")
+	e.must(p.CommitTx(e.ctx())) // marker at 3
+	e.offerEpochs()
+	e.fake.ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		e.fake.KeepControl()
+		// epoch 0 (the records') ended at 3, where epoch 1 began with the marker
+		return epochEnds(kreq.(*kmsg.OffsetForLeaderEpochRequest), func(int32) int64 { return 3 }), nil, true
+	})
+	c := e.consumer("")
+	e.must(c.Start(Position{TP: tp, Offset: 0, LeaderEpoch: record.NoEpoch}))
+	e.untilEnd(c, tp)
+	e.must(c.Pause(tp))
+	e.must(c.Resume(tp))
+	e.until(c, "end again", func(ev Event) bool {
+		switch ev := ev.(type) {
+		case EndOfPartition:
+			return true
+		case PartitionError:
+			t.Fatalf("spurious: %v", ev.Err)
+		}
+		return false
+	})
+}
