@@ -270,6 +270,37 @@ func TestAdoptionDropsAndBeginsBehindTheWinner(t *testing.T) {
 	}
 }
 
+// A winner that ends where one of our segments starts costs nothing but the segments that it covers: what lies behind it may be gone
+// from Kafka by now.
+func TestAdoptionKeepsWhatLiesBehindTheWinner(t *testing.T) {
+	for _, c := range []struct {
+		next    int64
+		wantPut int64 // start of the put that follows; −1: none, the open segment goes on
+	}{{10, 10}, {20, 20}, {30, -1}} {
+		p := fetching(t, config())
+		p.On(0, recs(0, 35))
+		acts := p.On(0, PutDone{Adopted: true, Tail: *tail(t, c.next-1, c.next, record.NoEpoch)})
+		if f := only[Fetch](acts); len(f) != 0 {
+			t.Errorf("winner to %d: fetches again from %v", c.next, f)
+		}
+		if d := cmp.Diff([]Commit{{c.next, FormatHint(0)}}, only[Commit](acts)); d != "" {
+			t.Error(d)
+		}
+		puts := only[Put](acts)
+		switch {
+		case c.wantPut < 0:
+			if len(puts) != 0 || len(p.sealed) != 0 {
+				t.Errorf("winner to %d: %d puts, %d sealed", c.next, len(puts), len(p.sealed))
+			}
+		case len(puts) != 1 || puts[0].Segment.Start != c.wantPut || puts[0].Segment.Chain.Ordinal != 1:
+			t.Errorf("winner to %d: puts %+v", c.next, puts)
+		}
+		if p.State() != Fetching || p.position != 35 || p.open.start != 30 || p.open.records != 5 {
+			t.Errorf("winner to %d: %s at %d", c.next, p.State(), p.position)
+		}
+	}
+}
+
 func TestAgeCountsFromTheFirstThingHeld(t *testing.T) {
 	p := fetching(t, config())
 	if acts := p.On(time.Hour, Tick{}); len(acts) != 0 {

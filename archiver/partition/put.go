@@ -42,6 +42,7 @@ func (p *Partition) onPutDone(now time.Duration, e PutDone) []Action {
 	done := p.sealed[0]
 	h := e.Tail.Header
 	commit := Commit{Offset: h.Next, Metadata: FormatHint(h.Start)}
+	lastEpoch := p.lastEpoch // of what was fetched since
 	if e.Adopted {
 		note := Note{"warn", fmt.Sprintf("fenced or overtaken: another archiver wrote segment %d to %d first; going on behind it", h.Start, h.Next-1), nil}
 		if p.state == Stopped {
@@ -49,17 +50,37 @@ func (p *Partition) onPutDone(now time.Duration, e PutDone) []Action {
 			p.adoptTail(e.Tail)
 			return []Action{note, commit}
 		}
+		if p.state == Fetching && p.keepFrom(h.Next) {
+			p.adoptTail(e.Tail)
+			p.lastEpoch = lastEpoch
+			return append([]Action{note, commit}, p.putNext()...)
+		}
 		p.drop()
 		p.adoptTail(e.Tail)
 		// The log's range was right when it was read; what has changed since then is answered by the fetch.
 		acts := []Action{note, commit}
 		return append(acts, p.begin(now, kafka.LogRange{Start: p.logStart, End: max(p.logEnd, h.Next)})...)
 	}
-	lastEpoch := p.lastEpoch // of what was fetched since
 	p.adoptTail(e.Tail)
 	p.lastEpoch = lastEpoch
 	p.sealed = p.sealed[1:]
 	p.segments++
 	p.records += done.Records
 	return append([]Action{commit}, p.putNext()...)
+}
+
+// keepFrom drops the segments before next where one of ours starts exactly there, and reports whether one does. What lies behind the
+// winner's segment is worth keeping: Kafka may have lost it since it was fetched.
+func (p *Partition) keepFrom(next int64) bool {
+	for i, s := range p.sealed[1:] {
+		if s.Start == next {
+			p.sealed = p.sealed[1+i:]
+			return true
+		}
+	}
+	if p.open != nil && p.open.start == next {
+		p.sealed = nil
+		return true
+	}
+	return false
 }
