@@ -80,7 +80,7 @@ func (m *Manager) openNew(ctx context.Context, sl *slot, name string, req sessio
 		sort.Strings(names)
 		return conflict("topics of a session %s exist already, but no such session is stored: %s; choose another name", name, strings.Join(names, ", "))
 	}
-	st := newStored(req)
+	st := newStored(req, p.Hash)
 	now := time.Now()
 	if err := transactBounded(ctx, producer, []*record.Record{requestRecord(p, name, req, now), progressRecord(p, name, st, now)}); err != nil {
 		return later("store session %s: %v; repeat the call", name, err)
@@ -118,6 +118,9 @@ func (m *Manager) load(ctx context.Context, sl *slot, name, pipelineName string)
 	if st.State != session.Open {
 		return nil, ended(name, st)
 	}
+	if err := checkPipeline(st, p); err != nil {
+		return nil, m.failStored(ctx, p, name, st, producer, err)
+	}
 	log, err := Validate(st.Request, p, nil)
 	if err != nil {
 		return nil, m.failStored(ctx, p, name, st, producer, err)
@@ -127,6 +130,15 @@ func (m *Manager) load(ctx context.Context, sl *slot, name, pipelineName string)
 	}
 	m.cfg.Log.Info("session rebuilt", zap.String("session", name), zap.Int64("epoch", st.Epoch))
 	return sl.s, nil
+}
+
+// checkPipeline refuses to go on with a session under another definition of its pipeline.
+func checkPipeline(st Stored, p *pipeline.Pipeline) error {
+	if st.PipelineHash == p.Hash {
+		return nil
+	}
+	return conflict("pipeline %s was changed while the session was open: it began with hash %.12s, the configured file has %.12s; "+
+		"half of each would be the result of neither; replay under another name", p.Name, st.PipelineHash, p.Hash)
 }
 
 // install creates or checks the session's topics, makes its engine and puts it into the slot.

@@ -21,16 +21,17 @@ const requestSuffix = "/request"
 
 // Stored is a session as its two records in the sessions topic tell it.
 type Stored struct {
-	Request  session.Request   `json:"-"`
-	Epoch    int64             `json:"epoch"`
-	State    session.State     `json:"state"`
-	Error    string            `json:"error"`
-	TopicIDs map[string]string `json:"topicIds"`   // output topic → its id; empty before they are created
-	Parts    []StoredPart      `json:"partitions"` // in the order of Request.Ranges
-	Emitted  int64             `json:"emitted"`
-	Late     int64             `json:"late"`
-	Future   int64             `json:"future"`
-	Poison   int64             `json:"poison"`
+	Request      session.Request   `json:"-"`
+	PipelineHash string            `json:"pipelineHash"` // of the pipeline that the session was opened with; it ends with no other
+	Epoch        int64             `json:"epoch"`
+	State        session.State     `json:"state"`
+	Error        string            `json:"error"`
+	TopicIDs     map[string]string `json:"topicIds"`   // output topic → its id; empty before they are created
+	Parts        []StoredPart      `json:"partitions"` // in the order of Request.Ranges
+	Emitted      int64             `json:"emitted"`
+	Late         int64             `json:"late"`
+	Future       int64             `json:"future"`
+	Poison       int64             `json:"poison"`
 }
 
 // StoredPart is one partition as of Position: count, first, last and checksum speak of the records below it.
@@ -46,8 +47,8 @@ type StoredPart struct {
 	Checksum string `json:"checksum"` // 16 hex digits
 }
 
-func newStored(req session.Request) Stored {
-	s := Stored{Request: req, Epoch: req.Epoch, State: session.Open}
+func newStored(req session.Request, pipelineHash string) Stored {
+	s := Stored{Request: req, PipelineHash: pipelineHash, Epoch: req.Epoch, State: session.Open}
 	for _, r := range req.Ranges {
 		s.Parts = append(s.Parts, StoredPart{TopicPartition: r.TopicPartition, Position: r.From, Low: r.From,
 			M: engine.NoTime, W: engine.NoTime, First: -1, Last: -1, Checksum: formatSum(0)})

@@ -10,7 +10,7 @@ import (
 )
 
 func sampleStored() Stored {
-	s := newStored(request())
+	s := newStored(request(), "h1")
 	s.Epoch, s.Request.Epoch = 3, 3
 	s.TopicIDs = map[string]string{"out.replay.again": "id9"}
 	s.Parts[0] = StoredPart{TopicPartition: tp(0), Position: 40, Low: 30, M: 7, W: 9, Count: 33, First: 5, Last: 38, Checksum: "00ff00ff00ff00ff"}
@@ -67,7 +67,7 @@ func FuzzParseStored(f *testing.F) {
 }
 
 func TestStoredInTakesTheLast(t *testing.T) {
-	early := newStored(request())
+	early := newStored(request(), "h1")
 	early.Request.Epoch = 1
 	recs := []record.Record{
 		{Key: []byte("again/request"), Value: canonical(request())},

@@ -53,6 +53,9 @@ func Validate(req session.Request, p *pipeline.Pipeline, live *decision.Log) (*d
 	if err := checkShape(req, p); err != nil {
 		return nil, err
 	}
+	if req.PipelineHash != "" && req.PipelineHash != p.Hash {
+		return nil, conflict("the replay was planned with pipeline %s of hash %.12s, the configured file has %.12s: plan it again", p.Name, req.PipelineHash, p.Hash)
+	}
 	log, err := decision.ParseLog(rawValues(req.Decisions))
 	if err != nil {
 		return nil, malformed("decisions: %v", err)

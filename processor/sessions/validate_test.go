@@ -79,6 +79,7 @@ func TestValidateRefuses(t *testing.T) {
 		"range upside down":       {func(r *session.Request) { r.Ranges[0].Until = 4 }, http.StatusBadRequest, "from ≤ until"},
 		"partition twice":         {func(r *session.Request) { r.Ranges[1] = r.Ranges[0] }, http.StatusBadRequest, "two ranges"},
 		"no topic id":             {func(r *session.Request) { r.Ranges[0].TopicID = "" }, http.StatusBadRequest, "topicId"},
+		"planned with another":    {func(r *session.Request) { r.PipelineHash = "h0" }, http.StatusConflict, "h0"},
 		"another topic":           {func(r *session.Request) { r.Ranges[0].Topic = "bills" }, http.StatusUnprocessableEntity, "not an input"},
 		"bad decision":            {func(r *session.Request) { r.Decisions = []json.RawMessage{[]byte(`{}`)} }, http.StatusBadRequest, "decision"},
 		"no origin":               {func(r *session.Request) { r.Decisions = nil }, http.StatusUnprocessableEntity, "no origin"},
@@ -119,7 +120,7 @@ func TestValidateRefuses(t *testing.T) {
 
 func TestDecideOpen(t *testing.T) {
 	stored := func(state session.State, epoch int64) *Stored {
-		s := newStored(request())
+		s := newStored(request(), "h1")
 		s.State, s.Epoch, s.Request.Epoch = state, epoch, epoch
 		return &s
 	}

@@ -163,7 +163,7 @@ func (x *Run) prepareRequest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.req = session.Request{Pipeline: x.plan.Pipeline, Epoch: x.job.Epoch, Promise: x.plan.Promise, EndMode: x.plan.EndMode, Decisions: decisions}
+	x.req = session.Request{Pipeline: x.plan.Pipeline, PipelineHash: x.plan.PipelineHash, Epoch: x.job.Epoch, Promise: x.plan.Promise, EndMode: x.plan.EndMode, Decisions: decisions}
 	for _, p := range x.plan.Partitions {
 		x.req.Ranges = append(x.req.Ranges, session.Range{TopicPartition: p.TopicPartition, TopicID: p.TopicID, Isolation: p.Isolation,
 			From: p.From, Until: p.Until, Gaps: p.Gaps})
@@ -204,7 +204,10 @@ func (x *Run) check(st *session.Status) error {
 // conflict finds out what a 409 to the opening means.
 func (x *Run) conflict(ctx context.Context, refused error) error {
 	st, err := x.dest.Status(ctx, x.job.Request.Name)
-	if err != nil {
+	switch {
+	case target.ClassOf(err) == target.Missing: // there is no session that could be another replayer's
+		return failf("the target refuses to open the session: %w", refused)
+	case err != nil:
 		return fmt.Errorf("the target answers %w; and its status: %w", refused, err)
 	}
 	if err := x.check(st); err != nil {

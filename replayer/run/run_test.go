@@ -506,6 +506,24 @@ func TestPipelineThatChangedIsRefused(t *testing.T) {
 	wantFailure(t, err, "has changed")
 }
 
+// Between the last look at the pipeline and the opening of the session it can still change: the target decides.
+func TestPipelineThatChangesJustBeforeTheOpening(t *testing.T) {
+	a := replaytest.New()
+	a.Fill(t, rand.New(rand.NewPCG(1, 1)), topic, 1, 10, 5)
+	rc := replaytest.NewReceiver(t, pipe())
+	rc.Before = func(method, path string) int {
+		if method == http.MethodPut && path == "/sessions/j" {
+			rc.Pipe.Hash = "other"
+		}
+		return 0
+	}
+	_, _, err := replay(t, testCtx(t), newRunner(a), newJob(request(t, `,"promise":"recompute"`)), client(t, rc))
+	wantFailure(t, err, "refuses to open the session", "planned with pipeline hash hash")
+	if rc.Puts() != 0 {
+		t.Errorf("%d segments were sent", rc.Puts())
+	}
+}
+
 func TestTargetThatDoesNotAnswerFailsTheJobInTheEnd(t *testing.T) {
 	a := replaytest.New()
 	a.Fill(t, rand.New(rand.NewPCG(1, 1)), topic, 2, 10, 5)

@@ -45,12 +45,14 @@ type Range struct {
 
 // Request opens a session, or takes it over: the same body with a higher epoch.
 type Request struct {
-	Pipeline  string            `json:"pipeline"`
-	Epoch     int64             `json:"epoch"` // a receiver refuses calls of a lower one (409)
-	Promise   Promise           `json:"promise"`
-	EndMode   EndMode           `json:"endMode"`
-	Ranges    []Range           `json:"ranges"`
-	Decisions []json.RawMessage `json:"decisions,omitempty"` // values of the decision log, in offset order
+	Pipeline string `json:"pipeline"`
+	// PipelineHash is the hash of the pipeline that the sender planned with; a receiver with another refuses (409). Empty: not checked.
+	PipelineHash string            `json:"pipelineHash,omitempty"`
+	Epoch        int64             `json:"epoch"` // a receiver refuses calls of a lower one (409)
+	Promise      Promise           `json:"promise"`
+	EndMode      EndMode           `json:"endMode"`
+	Ranges       []Range           `json:"ranges"`
+	Decisions    []json.RawMessage `json:"decisions,omitempty"` // values of the decision log, in offset order
 }
 
 // State of a session.

@@ -187,6 +187,10 @@ func (r *Receiver) open(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.opened = append(r.opened, req)
+	if req.PipelineHash != "" && req.PipelineHash != r.Pipe.Hash {
+		service.WriteError(w, http.StatusConflict, "planned with pipeline hash %s, here it is %s", req.PipelineHash, r.Pipe.Hash)
+		return
+	}
 	name := q.PathValue("name")
 	s := r.sessions[name]
 	if s == nil {
