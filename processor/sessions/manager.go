@@ -126,7 +126,7 @@ func decideOpen(name string, st *Stored, req session.Request) (action, error) {
 	case !sameRequest(st.Request, req):
 		return 0, conflict("session %s exists with another request; choose another name", name)
 	case req.Epoch < st.Epoch:
-		return 0, checkEpoch(name, *st, req.Epoch)
+		return 0, checkNotReplaced(name, *st, req.Epoch)
 	case st.State != session.Open:
 		return actReport, nil
 	}
@@ -239,7 +239,7 @@ func (m *Manager) Finish(ctx context.Context, name string, epoch int64) (session
 	sl := m.slot(name)
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
-	s, st, err := m.openOrEnded(ctx, sl, name, epoch)
+	s, st, err := m.openOrEnded(ctx, sl, name, epoch, checkEpoch)
 	if err != nil {
 		return session.Status{}, err
 	}
@@ -255,12 +255,12 @@ func (m *Manager) Finish(ctx context.Context, name string, epoch int64) (session
 	return s.status(), nil
 }
 
-// Cancel ends a session; its topics stay. It may be repeated.
+// Cancel ends a session; its topics stay. It may be repeated. A higher epoch need not take the session over first.
 func (m *Manager) Cancel(ctx context.Context, name string, epoch int64) (session.Status, error) {
 	sl := m.slot(name)
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
-	s, st, err := m.openOrEnded(ctx, sl, name, epoch)
+	s, st, err := m.openOrEnded(ctx, sl, name, epoch, checkNotReplaced)
 	if err != nil {
 		return session.Status{}, err
 	}
@@ -288,15 +288,16 @@ func (m *Manager) use(ctx context.Context, name string, epoch int64) (*open, err
 	sl := m.slot(name)
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
-	s, st, err := m.openOrEnded(ctx, sl, name, epoch)
+	s, st, err := m.openOrEnded(ctx, sl, name, epoch, checkEpoch)
 	if err == nil && st != nil {
 		err = ended(name, *st)
 	}
 	return s, err
 }
 
-// openOrEnded returns the open session, or what is stored of one that has ended. The slot's mutex is held.
-func (m *Manager) openOrEnded(ctx context.Context, sl *slot, name string, epoch int64) (*open, *Stored, error) {
+// openOrEnded returns the open session, or what is stored of one that has ended. A replaced replayer is refused; of an open session that
+// is not in memory, check says who else. The slot's mutex is held.
+func (m *Manager) openOrEnded(ctx context.Context, sl *slot, name string, epoch int64, check func(string, Stored, int64) error) (*open, *Stored, error) {
 	if s := sl.live(); s != nil {
 		return s, nil, nil
 	}
@@ -307,11 +308,14 @@ func (m *Manager) openOrEnded(ctx context.Context, sl *slot, name string, epoch 
 	if st == nil {
 		return nil, nil, missing("no session %s; open it first (PUT /sessions/%s)", name, name)
 	}
+	if err := checkNotReplaced(name, *st, epoch); err != nil {
+		return nil, nil, err
+	}
 	if st.State != session.Open {
 		return nil, st, nil
 	}
-	// Before the session is rebuilt here, which would fence the processor that has it: a replaced replayer may not do that.
-	if err := checkEpoch(name, *st, epoch); err != nil {
+	// Before the session is rebuilt here, which would fence the processor that has it: nobody who may not use it may do that.
+	if err := check(name, *st, epoch); err != nil {
 		return nil, nil, err
 	}
 	s, err := m.load(ctx, sl, name, st.Request.Pipeline)

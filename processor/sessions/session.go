@@ -117,15 +117,20 @@ func (s *open) usable(epoch int64) error {
 	return checkEpoch(s.name, s.stored, epoch)
 }
 
-// checkEpoch refuses a replayer that another has replaced, and one that has not taken over.
-func checkEpoch(name string, st Stored, epoch int64) error {
-	switch {
-	case epoch < st.Epoch:
+// checkNotReplaced refuses a replayer that another has replaced.
+func checkNotReplaced(name string, st Stored, epoch int64) error {
+	if epoch < st.Epoch {
 		return conflict("session %s is at epoch %d: epoch %d was replaced by a newer replayer", name, st.Epoch, epoch)
-	case epoch > st.Epoch:
-		return conflict("session %s is at epoch %d: take it over first (PUT /sessions/%s with epoch %d)", name, st.Epoch, name, epoch)
 	}
 	return nil
+}
+
+// checkEpoch refuses a replayer that another has replaced, and one that has not taken over.
+func checkEpoch(name string, st Stored, epoch int64) error {
+	if epoch > st.Epoch {
+		return conflict("session %s is at epoch %d: take it over first (PUT /sessions/%s with epoch %d)", name, st.Epoch, name, epoch)
+	}
+	return checkNotReplaced(name, st, epoch)
 }
 
 // caughtUp reports whether every partition is at its stored position again; before that nothing may be stored.
@@ -223,8 +228,8 @@ func (s *open) takeOver(ctx context.Context, epoch int64) error {
 	if s.broken != nil {
 		return s.usable(epoch)
 	}
-	if epoch < s.stored.Epoch {
-		return checkEpoch(s.name, s.stored, epoch)
+	if err := checkNotReplaced(s.name, s.stored, epoch); err != nil {
+		return err
 	}
 	if epoch == s.stored.Epoch {
 		return nil
@@ -269,11 +274,12 @@ func (s *open) cancel(ctx context.Context, epoch int64) error {
 	if s.broken != nil {
 		return s.usable(epoch)
 	}
-	if epoch < s.stored.Epoch {
-		return checkEpoch(s.name, s.stored, epoch)
+	if err := checkNotReplaced(s.name, s.stored, epoch); err != nil {
+		return err
 	}
 	next := s.stored
 	next.State = session.Cancelled
+	next.Epoch, next.Request.Epoch = epoch, epoch
 	if err := s.write(ctx, nil, next); err != nil {
 		return err
 	}

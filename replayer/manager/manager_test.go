@@ -236,7 +236,7 @@ func TestPauseAndResumeBehindTheOwnersBack(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	for _, paused := range []bool{false, true} {
+	for _, paused := range []bool{false, true} { // a paused job is cancelled under a higher epoch than its session's
 		g := newRig(t)
 		a := replaytest.Start(t, g.a, g.rc, long)
 		g.limit.Store(10)
@@ -250,7 +250,9 @@ func TestCancel(t *testing.T) {
 		if v, err := a.Do(t.Context(), "j", job.Cancel); err != nil || v.State != job.Cancelling {
 			t.Fatalf("cancel: %v", err)
 		}
-		waitState(t, a, job.Cancelled)
+		if v := waitState(t, a, job.Cancelled); paused != (v.Epoch == 2) {
+			t.Errorf("paused %v: cancelled under epoch %d", paused, v.Epoch)
+		}
 		if s := g.rc.State("j"); s != session.Cancelled {
 			t.Errorf("the session is %s", s)
 		}

@@ -222,8 +222,8 @@ func encode(v any) string {
 	return string(b)
 }
 
-// session finds an open session of the call's epoch.
-func (r *Receiver) session(w http.ResponseWriter, q *http.Request) *rsession {
+// session finds the session of a call, and refuses a lower epoch; a higher one too where the session must have been taken over first.
+func (r *Receiver) session(w http.ResponseWriter, q *http.Request, takenOver bool) *rsession {
 	s := r.sessions[q.PathValue("name")]
 	if s == nil {
 		service.WriteError(w, http.StatusNotFound, "no session %s", q.PathValue("name"))
@@ -238,6 +238,13 @@ func (r *Receiver) session(w http.ResponseWriter, q *http.Request) *rsession {
 		service.WriteError(w, http.StatusConflict, "epoch %d is below %d", epoch, s.req.Epoch)
 		return nil
 	}
+	if takenOver && epoch > s.req.Epoch {
+		service.WriteError(w, http.StatusConflict, "epoch %d is above %d: take the session over first", epoch, s.req.Epoch)
+		return nil
+	}
+	if !takenOver {
+		s.req.Epoch = epoch
+	}
 	return s
 }
 
@@ -249,7 +256,7 @@ func (r *Receiver) segment(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.puts++
-	s := r.session(w, q)
+	s := r.session(w, q, true)
 	if s == nil {
 		return
 	}
@@ -346,7 +353,7 @@ func (r *Receiver) status(w http.ResponseWriter, q *http.Request) {
 func (r *Receiver) finish(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.session(w, q)
+	s := r.session(w, q, true)
 	if s == nil {
 		return
 	}
@@ -365,7 +372,7 @@ func (r *Receiver) finish(w http.ResponseWriter, q *http.Request) {
 func (r *Receiver) cancel(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.session(w, q)
+	s := r.session(w, q, false)
 	if s == nil {
 		return
 	}
