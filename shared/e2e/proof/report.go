@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Print writes the one screen of a proof that held.
@@ -39,8 +40,9 @@ func (r *Result) Print(w io.Writer, p *Proof) {
 	fmt.Fprintln(w, "  Next: make demo KEEP=1 leaves everything up to play with; README.md has a five-minute tour.")
 }
 
-// PrintKeep writes what to look at while everything is up.
-func (p *Proof) PrintKeep(w io.Writer) {
+// PrintKeep writes what to look at while everything is up. more is an event time behind all that was produced: trips from there on are
+// not late.
+func (p *Proof) PrintKeep(w io.Writer, more time.Time) {
 	var exports []string
 	for _, v := range p.Vars {
 		exports = append(exports, "export "+v)
@@ -52,14 +54,15 @@ func (p *Proof) PrintKeep(w io.Writer) {
   curl -s %s/status            # archiver
   curl -s %s/replays           # replayer: the job that ran
   curl -s %s/pipelines/%s      # processor: positions, watermarks, counts
-  bin/archiver inspect --store '%s'
-  bin/archiver verify  --store '%s'
+  export STORE='%s'
+  bin/archiver inspect --store "$STORE"
+  bin/archiver verify  --store "$STORE"
   bin/replayer start --url %s --name once-more --target live --from earliest --until end --wait
-  bin/devstack produce --bootstrap %s --registry %s --topic %s --partitions %d --count 1000 --seed 2
+  bin/devstack produce --bootstrap %s --registry %s --topic %s --partitions %d --count 1000 --seed 2 --start %s
 
   Configuration and logs: %s
-`, "  "+strings.Join(exports, "\n  "), p.Archiver.URL, p.Replayer.URL, p.Processor.URL, p.Pipeline, p.StoreURL, p.StoreURL, p.Replayer.URL,
-		p.Bootstrap, p.RegistryURL, p.Topic, p.Options.Partitions, p.Dir)
+`, "  "+strings.Join(exports, "\n  "), p.Archiver.URL, p.Replayer.URL, p.Processor.URL, p.Pipeline, p.StoreURL, p.Replayer.URL,
+		p.Bootstrap, p.RegistryURL, p.Topic, p.Options.Partitions, more.UTC().Format(time.RFC3339), p.Dir)
 }
 
 func lastLine(s string) string {

@@ -53,7 +53,7 @@ func printStack(w io.Writer, s *devstack.Stack, output string) error {
 	env := append([]string{
 		"TAPEDECK_BOOTSTRAP_SERVERS=" + s.Bootstrap,
 		"TAPEDECK_SCHEMA_REGISTRY_URL=" + s.RegistryURL,
-		"TAPEDECK_STORE_URL=" + s.StoreURL,
+		"TAPEDECK_STORE=" + s.StoreURL,
 	}, s.Env()...)
 	if output == "json" {
 		m := map[string]any{

@@ -86,6 +86,7 @@ func run(ctx context.Context, f flags) (err error) {
 		}
 	}
 	step := func(format string, args ...any) { fmt.Printf("  · "+format+"\n", args...) }
+	var more time.Time // behind the newest event time, set by Produce
 	opts := proof.Options{
 		Env:    proof.Env{Bootstrap: stack.Bootstrap, StoreURL: stack.StoreURL, RegistryURL: stack.RegistryURL, Vars: stack.Env()},
 		Bin:    filepath.Dir(exe),
@@ -95,6 +96,7 @@ func run(ctx context.Context, f flags) (err error) {
 		Produce: func(ctx context.Context) (int64, error) {
 			s, err := trips.Produce(ctx, trips.ProduceOptions{Bootstrap: stack.Bootstrap, RegistryURL: stack.RegistryURL, Topic: "trips",
 				Partitions: partitions, Source: trips.Generate(trips.GenerateOptions{Seed: f.seed, Count: f.trips}), FlushAhead: time.Minute})
+			more = time.UnixMilli(s.LastMs).Add(2 * time.Minute)
 			return s.Records, err
 		},
 		Step: step,
@@ -128,7 +130,7 @@ func run(ctx context.Context, f flags) (err error) {
 	}
 	r.Print(os.Stdout, p)
 	if f.keep {
-		p.PrintKeep(os.Stdout)
+		p.PrintKeep(os.Stdout, more)
 		fmt.Println("Everything stays up until Ctrl-C.")
 		<-ctx.Done()
 		fmt.Println("Stopping.")
