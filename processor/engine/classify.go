@@ -8,8 +8,9 @@ import (
 	"tapedeck.dev/tapedeck/shared/record"
 )
 
-// maxTime bounds event times in both directions (±285,000 years), so that no sum with a duration can overflow.
-const maxTime = 1 << 53
+// MaxTime is the last millisecond that 64 bits of nanoseconds hold (11 April 2262), and so the last timestamp that our Kafka client
+// can send. Event times beyond ±MaxTime, or in a window whose last millisecond is beyond it, are poison: every output can be written.
+const MaxTime = math.MaxInt64 / 1_000_000
 
 // take does with the record at p's position what doc.go says. An error means that the record was not taken.
 func (e *Engine) take(p *partition, r *record.Record) error {
@@ -23,6 +24,9 @@ func (e *Engine) take(p *partition, r *record.Record) error {
 		return nil
 	}
 	t, reason := eventTime(s, r)
+	if reason == "" && windowEnd(t, e.p.Window.SizeMs)-1 > MaxTime {
+		reason = outOfRange
+	}
 	if reason != "" {
 		e.poison(p, r, reason)
 		return nil
@@ -48,9 +52,11 @@ func (e *Engine) take(p *partition, r *record.Record) error {
 	return nil
 }
 
+const outOfRange = "event time is out of range"
+
 // eventTime returns the record's event time in ms, or why it is poison.
 func eventTime(s *source, r *record.Record) (t int64, reason string) {
-	const missing, noNumber, range_ = "event time is missing", "event time is not a number", "event time is out of range"
+	const missing, noNumber = "event time is missing", "event time is not a number"
 	if s.EventTime.Record {
 		if r.Timestamp == -1 {
 			return 0, missing
@@ -65,8 +71,8 @@ func eventTime(s *source, r *record.Record) (t int64, reason string) {
 			i := v.Int()
 			switch s.EventTime.Unit {
 			case pipeline.Seconds:
-				if i > maxTime/1000 || i < -maxTime/1000 {
-					return 0, range_
+				if i > MaxTime/1000 || i < -MaxTime/1000 {
+					return 0, outOfRange
 				}
 				t = i * 1000
 			case pipeline.Micros:
@@ -89,16 +95,16 @@ func eventTime(s *source, r *record.Record) (t int64, reason string) {
 			if f != f {
 				return 0, noNumber
 			}
-			if math.Abs(f) > maxTime {
-				return 0, range_
+			if math.Abs(f) > MaxTime {
+				return 0, outOfRange
 			}
 			t = int64(math.Round(f))
 		default:
 			return 0, noNumber
 		}
 	}
-	if t > maxTime || t < -maxTime {
-		return 0, range_
+	if t > MaxTime || t < -MaxTime {
+		return 0, outOfRange
 	}
 	return t, ""
 }

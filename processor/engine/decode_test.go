@@ -257,8 +257,14 @@ func FuzzFeed(f *testing.F) {
 			if n, err := e.Feed(tp, []record.Record{{Topic: "in", Timestamp: timestamp, Value: v}}); n != 1 || err != nil {
 				t.Fatalf("took %d: %v", n, err)
 			}
-			if out := e.Drain(); len(out) > 1 {
+			out := e.Drain()
+			if len(out) > 1 {
 				t.Fatalf("%d outputs of one record", len(out))
+			}
+			for _, o := range out {
+				if o.Record.Timestamp < 1 || o.Record.Timestamp > MaxTime {
+					t.Fatalf("timestamp %d cannot be sent", o.Record.Timestamp)
+				}
 			}
 		}
 	})

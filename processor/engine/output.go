@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"strconv"
+	"strings"
 
 	"tapedeck.dev/tapedeck/processor/pipeline"
 	"tapedeck.dev/tapedeck/processor/value"
@@ -27,7 +28,9 @@ const (
 	HeaderWatermark   = "tapedeck-watermark"    // late: w_p that the window's end did not exceed, ms
 )
 
-// SideTopic is the topic of a kind of side output.
+// SideTopic is the topic of a kind of side output. It is one for the whole pipeline and its partitions are those of the source: with several
+// sources, records of partition p of each would share one partition, in an order that depends on how they were read. Whoever lets a
+// pipeline have several sources must first give each source side topics of its own.
 func SideTopic(p *pipeline.Pipeline, k Kind) string {
 	if k == Result {
 		return p.Output.Topic
@@ -142,12 +145,16 @@ func (e *Engine) aside(k Kind, p *partition, r *record.Record, reason string, mo
 		return
 	}
 	headers := make([]record.Header, 0, len(r.Headers)+5+len(more))
-	headers = append(headers, r.Headers...)
+	for _, h := range r.Headers {
+		// Kafka allows a zero byte in a header's key; clients in C, as ours, end the key there.
+		h.Key = strings.ReplaceAll(h.Key, "\x00", `\0`)
+		headers = append(headers, h)
+	}
 	headers = append(headers, record.Header{Key: HeaderTopic, Value: []byte(p.tp.Topic)}, number(HeaderPartition, int64(p.tp.Partition)),
 		number(HeaderOffset, r.Offset), number(HeaderTimestamp, r.Timestamp), record.Header{Key: HeaderReason, Value: []byte(reason)})
 	headers = append(headers, more...)
 	p.side = append(p.side, Output{Kind: k, Record: record.Record{Topic: SideTopic(e.p, k), Partition: p.tp.Partition,
-		Timestamp: max(r.Timestamp, 1), Key: r.Key, Value: r.Value, Headers: headers, LeaderEpoch: record.NoEpoch}})
+		Timestamp: min(max(r.Timestamp, 1), MaxTime), Key: r.Key, Value: r.Value, Headers: headers, LeaderEpoch: record.NoEpoch}})
 }
 
 func number(key string, n int64) record.Header {
