@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"go.uber.org/zap"
@@ -147,11 +148,34 @@ func (t *task) begin(ctx context.Context, assigned []kafka.TP) (wait bool, err e
 
 func (t *task) ensureOutputs(ctx context.Context, topics map[string]kafka.Topic) error {
 	counts := map[string]int32{}
+	var limits []int64
 	for n, topic := range topics {
 		counts[n] = topic.Partitions
+		limit, err := maxMessage(ctx, t.cfg.Admin, n)
+		if err != nil {
+			return err
+		}
+		limits = append(limits, limit)
 	}
-	_, err := sink.Ensure(ctx, t.cfg.Admin, sink.Specs(sink.Outputs(t.cfg.Pipeline, counts)), t.cfg.Replication)
+	specs := sink.Specs(sink.Outputs(t.cfg.Pipeline, counts))
+	for i := range specs {
+		specs[i].MinMessage = sink.MinMessage(limits...)
+	}
+	_, err := sink.Ensure(ctx, t.cfg.Admin, specs, t.cfg.Replication)
 	return refuseUnfit(err)
+}
+
+// maxMessage returns an input topic's max.message.bytes; 0 where the broker does not tell, or not us.
+func maxMessage(ctx context.Context, admin *kafka.Admin, topic string) (int64, error) {
+	config, err := admin.TopicConfig(ctx, topic)
+	if err != nil && !errors.Is(err, kafka.ErrUnauthorized) {
+		return 0, fmt.Errorf("read configuration of topic %s: %w", topic, err)
+	}
+	n, err := strconv.ParseInt(config["max.message.bytes"], 10, 64)
+	if err != nil {
+		return 0, nil
+	}
+	return n, nil
 }
 
 func (t *task) add(tp kafka.TP, c engine.Commit, logEnd int64) {
@@ -267,6 +291,10 @@ func (t *task) commit(ctx context.Context) error {
 		return nil
 	}
 	if err := t.transact(ctx, outs, changed); err != nil {
+		var refused *sink.RefusedError
+		if err = sink.Refused(err, outs); errors.As(err, &refused) {
+			return refuse("pipeline %s: %v", t.cfg.Pipeline.Name, err)
+		}
 		return fmt.Errorf("commit pipeline %s: %w", t.cfg.Pipeline.Name, err)
 	}
 	for tp, c := range changed {
@@ -302,6 +330,10 @@ func (t *task) transact(ctx context.Context, outs []engine.Output, positions map
 		if err := t.producer.Send(ctx, &outs[i].Record); err != nil {
 			return fmt.Errorf("write to %s: %w", outs[i].Record.TP(), err)
 		}
+	}
+	// Here, because what follows may report a refused record without its reason.
+	if err := t.producer.Flush(ctx); err != nil {
+		return err
 	}
 	offs := make(map[kafka.TP]kafka.CommitOffset, len(positions))
 	for tp, c := range positions {

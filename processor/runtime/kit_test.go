@@ -31,19 +31,34 @@ type env struct {
 // newEnv starts a broker that ends with the test. TAPEDECK_TEST_LOG shows logs; TAPEDECK_TEST_KAFKA uses a real broker.
 func newEnv(t testing.TB) *env {
 	t.Helper()
-	log := zap.NewNop()
-	if os.Getenv("TAPEDECK_TEST_LOG") != "" {
-		log = zaptest.NewLogger(t)
-	}
 	bootstrap := os.Getenv("TAPEDECK_TEST_KAFKA")
 	if bootstrap == "" {
-		c, err := kfake.NewCluster(kfake.Ports(0), kfake.GroupMinSessionTimeout(time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		bootstrap = strings.Join(c.ListenAddrs(), ",")
+		e, _ := newFake(t)
+		return e
 	}
+	return connect(t, bootstrap, testLog(t))
+}
+
+// newFake starts a broker in this process that ends with the test, for tests that look into it or change how it answers.
+func newFake(t testing.TB, opts ...kfake.Opt) (*env, *kfake.Cluster) {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.Ports(0), kfake.GroupMinSessionTimeout(time.Second)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return connect(t, strings.Join(c.ListenAddrs(), ","), testLog(t)), c
+}
+
+func testLog(t testing.TB) *zap.Logger {
+	if os.Getenv("TAPEDECK_TEST_LOG") != "" {
+		return zaptest.NewLogger(t)
+	}
+	return zap.NewNop()
+}
+
+func connect(t testing.TB, bootstrap string, log *zap.Logger) *env {
+	t.Helper()
 	e := &env{t: t, client: kafka.Client{Bootstrap: bootstrap, ClientID: "test", Log: log}, log: log}
 	a, err := kafka.NewAdmin(e.client)
 	if err != nil {

@@ -19,6 +19,28 @@ type Spec struct {
 	Partitions int32
 	Compact    bool // cleanup.policy compact (progress of sessions); else delete, and kept for ever
 	Grow       bool // an existing topic with fewer partitions is enlarged (side outputs follow their source)
+	// MinMessage is what max.message.bytes of an existing topic must be at least; 0: not judged. See MinMessage.
+	MinMessage int64
+}
+
+const (
+	// MaxMessage is max.message.bytes of the topics that we create, and about the most that the producer sends. Outputs are larger
+	// than the records they come from: a side output carries where it came from, a result holds its key twice and may escape each of
+	// its bytes, and a source's own limit may have been met by compressed records.
+	MaxMessage = 64 << 20
+	// messageSlack is more than the headers that the engine adds to a side output.
+	messageSlack = 64 << 10
+	// kafkaMaxMessage is Kafka's default of max.message.bytes. The producer's batches of small records keep below it.
+	kafkaMaxMessage = 1_048_588
+)
+
+// MinMessage is what max.message.bytes of the outputs must be at least, given that of the sources (none: unknown).
+func MinMessage(sources ...int64) int64 {
+	n := int64(kafkaMaxMessage)
+	for _, s := range sources {
+		n = max(n, s)
+	}
+	return min(n+messageSlack, MaxMessage)
 }
 
 // Config is what the topic is created with. Results carry event times, which may lie far in the past or the future of the
@@ -28,6 +50,7 @@ func (s Spec) Config() map[string]string {
 		"cleanup.policy":                  "delete",
 		"retention.ms":                    "-1",
 		"retention.bytes":                 "-1",
+		"max.message.bytes":               strconv.Itoa(MaxMessage),
 		"message.timestamp.type":          "CreateTime",
 		"message.timestamp.after.max.ms":  strconv.FormatInt(math.MaxInt64, 10),
 		"message.timestamp.before.max.ms": strconv.FormatInt(math.MaxInt64, 10),
@@ -69,6 +92,11 @@ func (s Spec) Check(t kafka.Topic, config map[string]string) error {
 			if n, err := strconv.ParseInt(v, 10, 64); err == nil && n != math.MaxInt64 {
 				why = append(why, fmt.Sprintf("%s is %s: the broker would reject results by their event time (want %d)", key, v, int64(math.MaxInt64)))
 			}
+		}
+	}
+	if v, ok := config["max.message.bytes"]; ok {
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil && n < s.MinMessage {
+			why = append(why, fmt.Sprintf("max.message.bytes is %s: the broker would refuse outputs that are larger than their source records (want %d or more)", v, s.MinMessage))
 		}
 	}
 	if len(why) == 0 {

@@ -25,7 +25,8 @@ var (
 	ErrRebalancing = errors.New("the group is rebalancing")
 	// ErrFatal: this producer or consumer cannot go on; make a new one.
 	ErrFatal = errors.New("the kafka client cannot go on")
-	// ErrCannotProduce: the record has a shape that this producer would silently change. See Producer.Send.
+	// ErrCannotProduce: the record will never be taken as it is: it has a shape that this producer would silently change (see
+	// Producer.Send), or the client or the broker refuses it by its size, timestamp or form. Sending it again is of no use.
 	ErrCannotProduce = errors.New("the record cannot be produced as it is")
 	// ErrClosed: the object was closed.
 	ErrClosed = errors.New("kafka client is closed")
@@ -87,6 +88,9 @@ func kindOfCode(code kafka.ErrorCode) error {
 		return ErrFenced
 	case kafka.ErrRebalanceInProgress:
 		return ErrRebalancing
+	case kafka.ErrMsgSizeTooLarge, kafka.ErrRecordListTooLarge, kafka.ErrInvalidRecord, kafka.ErrInvalidTimestamp,
+		kafka.ErrQueueFull: // Send hands it on only where the record alone does not fit
+		return ErrCannotProduce
 	}
 	return nil
 }
