@@ -144,8 +144,8 @@ type archive struct {
 	recs map[kafka.TP][]record.Record
 }
 
-// archive cuts the input of a pipeline into segments at random places.
-func (e *env) archive(p *pipeline.Pipeline, rng *rand.Rand) archive {
+// archive cuts the input of a pipeline into segments at random places; each holds the schemas.
+func (e *env) archive(p *pipeline.Pipeline, rng *rand.Rand, schemas ...segment.Schema) archive {
 	e.t.Helper()
 	topic := p.Source[0].Topic
 	topics, err := e.admin.Topics(e.ctx(), topic)
@@ -173,7 +173,7 @@ func (e *env) archive(p *pipeline.Pipeline, rng *rand.Rand) archive {
 					}
 				}
 			}
-			data, h, err := w.Close(next, chain, nil)
+			data, h, err := w.Close(next, chain, schemas)
 			if err != nil {
 				e.t.Fatal(err)
 			}

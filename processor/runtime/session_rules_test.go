@@ -1,13 +1,20 @@
 package runtime_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"tapedeck.dev/tapedeck/processor/live"
 	"tapedeck.dev/tapedeck/processor/pipeline"
+	"tapedeck.dev/tapedeck/processor/sessions"
+	"tapedeck.dev/tapedeck/shared/kafka"
+	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/segment"
 	"tapedeck.dev/tapedeck/shared/session"
 )
 
@@ -130,5 +137,88 @@ func TestCancelUnderAHigherEpoch(t *testing.T) {
 		if st := r.status(name); st.State != session.Cancelled || st.Epoch != 3 {
 			t.Errorf("%s: %+v", name, st)
 		}
+	}
+}
+
+// What a schema id means today in the registry says nothing about what it meant to the live run: the live log is gone, the archived
+// decisions lack that id 2 was unknown, and the registry has an id 2 by now.
+func TestReproduceTakesNoSchemaFromTheRegistrySilently(t *testing.T) {
+	e := newEnv(t)
+	topic := unique("trips")
+	p := avroPipeline(t, topic)
+	e.topic(topic, 1)
+	reg := &registry{}
+	run := e.start(p, func(c *live.Config) { c.Lookup = reg.lookup })
+	for _, v := range [][]byte{avroTrip(1, 3, 5), avroTrip(2, 4, 50), avroTrip(1, 5, 7), avroTrip(1, 30, 1)} {
+		e.produce(record.Record{Topic: topic, Timestamp: base, Value: v})
+	}
+	e.untilRead(p)
+	run.kill()
+	want := e.outputs(p, "")
+	a := e.archive(p, rand.New(rand.NewPCG(1, 1)), segment.Schema{ID: 1, Type: "AVRO", Text: tripSchema})
+	var asked atomic.Int64
+	r := e.receiver(func(c *sessions.Config) {
+		c.Lookup = func(_ context.Context, id int) (segment.Schema, error) {
+			asked.Add(1)
+			return segment.Schema{ID: id, Type: "AVRO", Text: tripSchema}, nil
+		}
+	}, p)
+	if st := r.mustOpen("compared", a.req); !st.DecisionsCompared {
+		t.Errorf("with the live log: %+v", st)
+	}
+	if err := e.admin.DeleteTopic(e.ctx(), p.DecisionsTopic()); err != nil {
+		t.Fatal(err)
+	}
+	r.down()
+	r.up()
+	if st := r.status("compared"); !st.DecisionsCompared {
+		t.Errorf("after a restart: %+v", st)
+	}
+	send := func(name string, req session.Request) session.Status {
+		t.Helper()
+		a := a
+		a.req = req
+		if st := r.mustOpen(name, req); st.DecisionsCompared {
+			t.Errorf("%s: compared with a log that is gone", name)
+		}
+		r.send(name, 1, a, rand.New(rand.NewPCG(1, 1)), nil)
+		st, code, text := r.finish(name, 1)
+		if code != http.StatusOK {
+			t.Fatalf("finish %s: %d %s", name, code, text)
+		}
+		return st
+	}
+	send("whole", a.req)
+	if d := diff(want, e.outputs(p, ".replay.whole")); d != "" || asked.Load() != 0 {
+		t.Errorf("with every decision: registry asked %d times, %s", asked.Load(), d)
+	}
+
+	lacks := a.req
+	lacks.Decisions = lacks.Decisions[:1]
+	r.mustOpen("lacks", lacks)
+	var code int
+	var text string
+	for _, s := range a.segs[kafka.TP{Topic: topic}] {
+		if _, code, text = r.put("lacks", 1, s); code != http.StatusOK {
+			break
+		}
+	}
+	for _, word := range []string{"FAILED", topic + "-0@1", "schema id 2", "recompute", `"schemas": "registry"`} {
+		if st := r.status("lacks"); code != http.StatusConflict || !strings.Contains(string(st.State)+st.Error, word) {
+			t.Errorf("no %s in %d %s, %s: %s", word, code, text, st.State, st.Error)
+		}
+	}
+	if asked.Load() != 0 {
+		t.Errorf("the registry was asked %d times", asked.Load())
+	}
+
+	// Whoever asks for it gets the registry's answer, and recompute does by itself.
+	lacks.Schemas = session.FromRegistry
+	if st := send("allowed", lacks); asked.Load() == 0 || st.Poison != 0 {
+		t.Errorf("registry asked %d times: %+v", asked.Load(), st)
+	}
+	lacks.Schemas, lacks.Promise = "", session.Recompute
+	if st := send("recomputed", lacks); st.Poison != 0 {
+		t.Errorf("%+v", st)
 	}
 }

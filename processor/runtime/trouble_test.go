@@ -21,6 +21,7 @@ import (
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/schema"
 	"tapedeck.dev/tapedeck/shared/segment"
+	"tapedeck.dev/tapedeck/shared/session"
 )
 
 func (e *env) untilFailed(r *run, want ...string) {
@@ -223,7 +224,7 @@ func TestUnknownSchemaIsADecision(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 
-	a := e.archive(p, rand.New(rand.NewPCG(1, 1)))
+	a := e.archive(p, rand.New(rand.NewPCG(1, 1)), segment.Schema{ID: 1, Type: "AVRO", Text: tripSchema})
 	everything := func(_ context.Context, id int) (segment.Schema, error) {
 		return segment.Schema{ID: id, Type: "AVRO", Text: tripSchema}, nil
 	}
@@ -238,6 +239,8 @@ func TestUnknownSchemaIsADecision(t *testing.T) {
 	}
 
 	// Neither segment nor registry has it, and no decision: refused, not decided anew.
+	a = e.archive(p, rand.New(rand.NewPCG(1, 1)))
+	a.req.Schemas = session.FromRegistry
 	none := func(_ context.Context, id int) (segment.Schema, error) { return segment.Schema{}, schema.ErrNoSuchID }
 	rn := e.receiver(func(c *sessions.Config) { c.Lookup = none }, p)
 	rn.mustOpen("none", a.req)

@@ -81,6 +81,7 @@ func (m *Manager) openNew(ctx context.Context, sl *slot, name string, req sessio
 		return conflict("topics of a session %s exist already, but no such session is stored: %s; choose another name", name, strings.Join(names, ", "))
 	}
 	st := newStored(req, p.Hash)
+	st.DecisionsCompared = tells(live, log)
 	now := time.Now()
 	if err := transactBounded(ctx, producer, []*record.Record{requestRecord(p, name, req, now), progressRecord(p, name, st, now)}); err != nil {
 		return later("store session %s: %v; repeat the call", name, err)

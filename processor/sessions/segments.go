@@ -168,12 +168,16 @@ func (s *open) feed(ctx context.Context, epoch int64, tp kafka.TP, p *part, h *s
 	return ack, nil
 }
 
-// feedBatch gives records to the engine; schemas that it asks for are looked up outside the mutex, so that other partitions go on.
+// feedBatch gives records to the engine; schemas that it asks for are looked up outside the mutex, so that other partitions go on. Where
+// only the segment may tell them, the session fails.
 func (s *open) feedBatch(ctx context.Context, epoch int64, tp kafka.TP, p *part, b batch) error {
 	for {
 		missing, err := s.feedSome(ctx, epoch, tp, p, &b)
 		if missing == nil || err != nil {
 			return err
+		}
+		if s.req.SchemaSource() == session.FromSegment {
+			return s.failNoSchema(ctx, epoch, missing)
 		}
 		w, err := s.lookup(ctx, missing)
 		if err != nil {
@@ -207,6 +211,17 @@ func (s *open) feedSome(ctx context.Context, epoch int64, tp kafka.TP, p *part, 
 		return m, nil
 	}
 	return nil, s.fail(ctx, err.Error())
+}
+
+func (s *open) failNoSchema(ctx context.Context, epoch int64, m *schemas.MissingError) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(epoch); err != nil {
+		return err
+	}
+	return s.fail(ctx, fmt.Sprintf("schema id %d of %s@%d is not in the segment, and no decision calls it unknown: what it meant to the live run is not known, "+
+		`and today's registry may mean something else; replay under another name with the promise recompute, or with "schemas": "registry" if the registry `+
+		"still is what it was", m.ID, m.TopicPartition, m.Offset))
 }
 
 func (s *open) lookup(ctx context.Context, m *schemas.MissingError) (segment.Schema, error) {

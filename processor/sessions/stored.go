@@ -32,6 +32,8 @@ type Stored struct {
 	Late         int64             `json:"late"`
 	Future       int64             `json:"future"`
 	Poison       int64             `json:"poison"`
+	// DecisionsCompared is session.Status.DecisionsCompared.
+	DecisionsCompared bool `json:"decisionsCompared"`
 }
 
 // StoredPart is one partition as of Position: count, first, last and checksum speak of the records below it.
@@ -157,7 +159,7 @@ func storedIn(recs []record.Record) (map[string]Stored, error) {
 // status is what the records tell, of a session that no engine holds here: an open one goes back to its low positions.
 func (s Stored) status(name string, roles map[string]string) session.Status {
 	st := session.Status{Name: name, Pipeline: s.Request.Pipeline, Epoch: s.Epoch, State: s.State, Error: s.Error, Outputs: roles,
-		Emitted: s.Emitted, Late: s.Late, Future: s.Future, Poison: s.Poison, Progress: []session.Progress{}}
+		Emitted: s.Emitted, Late: s.Late, Future: s.Future, Poison: s.Poison, DecisionsCompared: s.DecisionsCompared, Progress: []session.Progress{}}
 	for _, p := range s.Parts {
 		expected := p.Low
 		if s.State == session.Finished {

@@ -66,12 +66,18 @@ func Validate(req session.Request, p *pipeline.Pipeline, live *decision.Log) (*d
 	if err := checkReproduce(req, p, log); err != nil {
 		return nil, err
 	}
-	if live != nil && live.Origin != nil && sameOrigin(live.Origin, log.Origin) {
+	if tells(live, log) {
 		if e := live.MissingFrom(log, untils(req.Ranges)); e != nil {
 			return nil, refused("the archived decision log is behind: topic %s holds %s, which this request lacks; archive it first", p.DecisionsTopic(), decision.Format(e))
 		}
 	}
 	return log, nil
+}
+
+// tells reports whether the live decision log (nil: not readable, or none) is of the run that a request's decisions are of, so that it
+// tells what they lack.
+func tells(live, log *decision.Log) bool {
+	return live != nil && live.Origin != nil && log.Origin != nil && sameOrigin(live.Origin, log.Origin)
 }
 
 func checkShape(req session.Request, p *pipeline.Pipeline) error {
@@ -84,6 +90,11 @@ func checkShape(req session.Request, p *pipeline.Pipeline) error {
 	case session.Hold, session.Drain:
 	default:
 		return malformed("endMode %q must be hold or drain", req.EndMode)
+	}
+	switch req.Schemas {
+	case "", session.FromSegment, session.FromRegistry:
+	default:
+		return malformed("schemas %q must be segment or registry", req.Schemas)
 	}
 	if req.Epoch < 0 {
 		return malformed("epoch %d must be ≥ 0", req.Epoch)
@@ -201,6 +212,7 @@ func rawValues(raw []json.RawMessage) [][]byte {
 // sameRequest reports whether two requests ask for the same, whoever asks (epoch aside).
 func sameRequest(a, b session.Request) bool {
 	a.Epoch, b.Epoch = 0, 0
+	a.Schemas, b.Schemas = a.SchemaSource(), b.SchemaSource()
 	return bytes.Equal(canonical(a), canonical(b))
 }
 

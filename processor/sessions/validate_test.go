@@ -74,6 +74,7 @@ func TestValidateRefuses(t *testing.T) {
 	}{
 		"promise":                 {func(r *session.Request) { r.Promise = "guess" }, http.StatusBadRequest, "promise"},
 		"end mode":                {func(r *session.Request) { r.EndMode = "stop" }, http.StatusBadRequest, "endMode"},
+		"schemas":                 {func(r *session.Request) { r.Schemas = "guess" }, http.StatusBadRequest, "schemas"},
 		"epoch":                   {func(r *session.Request) { r.Epoch = -1 }, http.StatusBadRequest, "epoch"},
 		"no ranges":               {func(r *session.Request) { r.Ranges = nil }, http.StatusBadRequest, "ranges"},
 		"range upside down":       {func(r *session.Request) { r.Ranges[0].Until = 4 }, http.StatusBadRequest, "from ≤ until"},
@@ -124,9 +125,10 @@ func TestDecideOpen(t *testing.T) {
 		s.State, s.Epoch, s.Request.Epoch = state, epoch, epoch
 		return &s
 	}
-	higher, other, spaced := request(), request(), request()
+	higher, other, spaced, said := request(), request(), request(), request()
 	higher.Epoch = 9
 	other.Ranges[0].Until++
+	said.Schemas = session.FromSegment
 	spaced.Decisions[1] = append([]byte("  "), spaced.Decisions[1]...)
 	for name, c := range map[string]struct {
 		st   *Stored
@@ -137,6 +139,7 @@ func TestDecideOpen(t *testing.T) {
 		"nothing stored": {nil, request(), actOpen, false},
 		"same":           {stored(session.Open, 1), request(), actTakeOver, false},
 		"white space":    {stored(session.Open, 1), spaced, actTakeOver, false},
+		"default said":   {stored(session.Open, 1), said, actTakeOver, false},
 		"higher epoch":   {stored(session.Open, 1), higher, actTakeOver, false},
 		"lower epoch":    {stored(session.Open, 2), request(), 0, true},
 		"another body":   {stored(session.Open, 1), other, 0, true},

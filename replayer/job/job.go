@@ -133,4 +133,6 @@ type Outcome struct {
 	Late     int64              `json:"late"`
 	Future   int64              `json:"future"`
 	Poison   int64              `json:"poison"`
+	// DecisionsCompared is that of session.Status.
+	DecisionsCompared bool `json:"decisionsCompared"`
 }

@@ -41,6 +41,8 @@ type Request struct {
 	EndMode session.EndMode `json:"endMode"`          // default hold
 	Order   string          `json:"order"`            // default and only value: partition
 	OnLost  string          `json:"onLost"`           // fail (default) or allow
+	// Schemas is where the target takes writer schemas from: segment (default to reproduce) or registry (default to recompute).
+	Schemas session.SchemaSource `json:"schemas"`
 }
 
 // Ends of one partition; an absent one is the request's.
@@ -100,7 +102,7 @@ func (r *Request) EndsOf(tp record.TopicPartition) (from, until Bound) {
 
 // fields of a request, and those that are planned but not in this version.
 var (
-	fields = []string{"name", "target", "topics", "from", "until", "bounds", "promise", "endMode", "order", "onLost"}
+	fields = []string{"name", "target", "topics", "from", "until", "bounds", "promise", "endMode", "order", "onLost", "schemas"}
 	later  = []string{"speed", "recordsPerSecond", "bytesPerSecond", "maxSkew", "filter", "windows", "topicMapping", "ifNotEmpty",
 		"onUnreadable", "exclude", "topicsRegex"}
 )
@@ -126,6 +128,7 @@ func ParseRequest(data []byte) (*Request, error) {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("request: there is more after the JSON object")
 	}
+	r.Schemas = (&session.Request{Promise: r.Promise, Schemas: r.Schemas}).SchemaSource()
 	r.sort()
 	if err := r.check(); err != nil {
 		return nil, err
@@ -243,6 +246,7 @@ func (r *Request) checkWords() error {
 		{"endMode", string(r.EndMode), []string{string(session.Hold), string(session.Drain)}, []string{"continue"}},
 		{"order", r.Order, []string{OrderPartition}, []string{"event-time"}},
 		{"onLost", r.OnLost, []string{LostFails, LostAllow}, nil},
+		{"schemas", string(r.Schemas), []string{string(session.FromSegment), string(session.FromRegistry)}, nil},
 	}
 	for _, w := range words {
 		if slices.Contains(w.allowed, w.value) {

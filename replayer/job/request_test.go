@@ -13,7 +13,7 @@ func TestParseRequestDefaultsAndCanonicalForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"name":"june-1","target":"p","from":"earliest","until":"end","promise":"reproduce","endMode":"hold","order":"partition","onLost":"fail"}`
+	want := `{"name":"june-1","target":"p","from":"earliest","until":"end","promise":"reproduce","endMode":"hold","order":"partition","onLost":"fail","schemas":"segment"}`
 	if got, _ := json.Marshal(a); string(got) != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
@@ -75,6 +75,7 @@ func TestParseRequestSaysWhatIsWrong(t *testing.T) {
 		{`{"name":"a","target":"p","order":"random"}`, `"random" is unknown; give partition`},
 		{`{"name":"a","target":"p","promise":"hope"}`, "give reproduce or recompute"},
 		{`{"name":"a","target":"p","onLost":"skip"}`, "give fail or allow"},
+		{`{"name":"a","target":"p","schemas":"guess"}`, "give segment or registry"},
 		{`{"name":"a","target":"p","topics":["a","a"]}`, "twice"},
 		{`{"name":"a","target":"p","topics":["a*"]}`, "patterns are not in this version"},
 		{`{"name":"a","target":"p","topics":["a/../b"]}`, "not a topic's name"},

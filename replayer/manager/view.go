@@ -64,6 +64,8 @@ type TargetView struct {
 	Late    int64             `json:"late"`
 	Future  int64             `json:"future"`
 	Poison  int64             `json:"poison"`
+	// DecisionsCompared is that of session.Status.
+	DecisionsCompared bool `json:"decisionsCompared"`
 }
 
 // view renders an entry; live is the progress of a run in this process, nil where there is none.
@@ -75,7 +77,8 @@ func view(e *jobstore.Entry, live []job.Progress) *View {
 		v.Possible = []job.Event{}
 	}
 	if j.Target != nil {
-		v.Target = &TargetView{Outputs: j.Target.Outputs, Emitted: j.Target.Emitted, Late: j.Target.Late, Future: j.Target.Future, Poison: j.Target.Poison}
+		v.Target = &TargetView{Outputs: j.Target.Outputs, Emitted: j.Target.Emitted, Late: j.Target.Late, Future: j.Target.Future, Poison: j.Target.Poison,
+			DecisionsCompared: j.Target.DecisionsCompared}
 	}
 	if j.Plan == nil {
 		return v

@@ -163,7 +163,8 @@ func (x *Run) prepareRequest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.req = session.Request{Pipeline: x.plan.Pipeline, PipelineHash: x.plan.PipelineHash, Epoch: x.job.Epoch, Promise: x.plan.Promise, EndMode: x.plan.EndMode, Decisions: decisions}
+	x.req = session.Request{Pipeline: x.plan.Pipeline, PipelineHash: x.plan.PipelineHash, Epoch: x.job.Epoch, Promise: x.plan.Promise, EndMode: x.plan.EndMode,
+		Schemas: x.job.Request.Schemas, Decisions: decisions}
 	for _, p := range x.plan.Partitions {
 		x.req.Ranges = append(x.req.Ranges, session.Range{TopicPartition: p.TopicPartition, TopicID: p.TopicID, Isolation: p.Isolation,
 			From: p.From, Until: p.Until, Gaps: p.Gaps})
@@ -297,7 +298,8 @@ func (x *Run) compare(st *session.Status) (*job.Outcome, error) {
 	if total == 0 {
 		return nil, failf("the window holds no record")
 	}
-	return &job.Outcome{Progress: st.Progress, Outputs: st.Outputs, Emitted: st.Emitted, Late: st.Late, Future: st.Future, Poison: st.Poison}, nil
+	return &job.Outcome{Progress: st.Progress, Outputs: st.Outputs, Emitted: st.Emitted, Late: st.Late, Future: st.Future, Poison: st.Poison,
+		DecisionsCompared: st.DecisionsCompared}, nil
 }
 
 // ErrFinished: the session to cancel has finished already.

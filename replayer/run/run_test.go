@@ -489,6 +489,33 @@ func TestPartitionsWithoutRecordsTakePart(t *testing.T) {
 	}
 }
 
+// What the request says about schemas, or its promise where it says nothing, goes with the session; and what the target could not
+// compare is told.
+func TestSchemasGoWithTheSession(t *testing.T) {
+	for fields, want := range map[string]session.SchemaSource{
+		``:                       session.FromSegment,
+		`,"schemas":"registry"`:  session.FromRegistry,
+		`,"promise":"recompute"`: session.FromRegistry,
+		`,"promise":"recompute","schemas":"segment"`: session.FromSegment,
+	} {
+		a := replaytest.New()
+		a.Fill(t, rand.New(rand.NewPCG(1, 1)), topic, 1, 10, 5)
+		a.Decide(t, "p.decisions", replaytest.Origin(topic, 1))
+		rc := replaytest.NewReceiver(t, pipe())
+		rc.Lie = func(st *session.Status) { st.DecisionsCompared = true }
+		out, _, err := replay(t, testCtx(t), newRunner(a), newJob(request(t, fields)), client(t, rc))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := rc.Opened()[0]; o.Schemas != want || o.PipelineHash != "hash" {
+			t.Errorf("%s: schemas %q, pipeline hash %q", fields, o.Schemas, o.PipelineHash)
+		}
+		if !out.DecisionsCompared {
+			t.Errorf("%s: outcome %+v", fields, out)
+		}
+	}
+}
+
 func TestPipelineThatChangedIsRefused(t *testing.T) {
 	a := replaytest.New()
 	a.Fill(t, rand.New(rand.NewPCG(1, 1)), topic, 1, 10, 5)

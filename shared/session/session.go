@@ -33,6 +33,16 @@ const (
 	Drain EndMode = "drain" // close every window
 )
 
+// SchemaSource says where writer schemas come from that no decision calls unknown.
+type SchemaSource string
+
+// Sources of writer schemas. A registry may have been rebuilt since, so that an id means something else there, or exists now and
+// did not when the live run asked: only what the segments hold is what the records were written with.
+const (
+	FromSegment  SchemaSource = "segment"  // from the segment alone; an id that it lacks fails the session
+	FromRegistry SchemaSource = "registry" // from the segment, and what it lacks from the registry as it is now
+)
+
 // Range is one partition's part of the replay: offsets [From, Until).
 type Range struct {
 	record.TopicPartition
@@ -47,12 +57,25 @@ type Range struct {
 type Request struct {
 	Pipeline string `json:"pipeline"`
 	// PipelineHash is the hash of the pipeline that the sender planned with; a receiver with another refuses (409). Empty: not checked.
-	PipelineHash string            `json:"pipelineHash,omitempty"`
-	Epoch        int64             `json:"epoch"` // a receiver refuses calls of a lower one (409)
-	Promise      Promise           `json:"promise"`
-	EndMode      EndMode           `json:"endMode"`
-	Ranges       []Range           `json:"ranges"`
-	Decisions    []json.RawMessage `json:"decisions,omitempty"` // values of the decision log, in offset order
+	PipelineHash string  `json:"pipelineHash,omitempty"`
+	Epoch        int64   `json:"epoch"` // a receiver refuses calls of a lower one (409)
+	Promise      Promise `json:"promise"`
+	EndMode      EndMode `json:"endMode"`
+	// Schemas is FromSegment or FromRegistry; empty: see SchemaSource.
+	Schemas   SchemaSource      `json:"schemas,omitempty"`
+	Ranges    []Range           `json:"ranges"`
+	Decisions []json.RawMessage `json:"decisions,omitempty"` // values of the decision log, in offset order
+}
+
+// SchemaSource is Schemas, or its default: what the segments hold to reproduce, the registry too to recompute.
+func (r *Request) SchemaSource() SchemaSource {
+	switch {
+	case r.Schemas != "":
+		return r.Schemas
+	case r.Promise == Recompute:
+		return FromRegistry
+	}
+	return FromSegment
 }
 
 // State of a session.
@@ -96,6 +119,9 @@ type Status struct {
 	Late     int64             `json:"late"`
 	Future   int64             `json:"future"`
 	Poison   int64             `json:"poison"`
+	// DecisionsCompared says that the decisions of the request were held against the live decision log when the session was opened
+	// (reproduce). False: there was none, it could not be read, or it begins otherwise; then nothing but the request says what was decided.
+	DecisionsCompared bool `json:"decisionsCompared"`
 }
 
 // Pipeline is what GET /pipelines/{name} tells a replayer (the processor's answer holds more).

@@ -22,6 +22,7 @@ type request struct {
 	name, target, from, until string
 	topics                    []string
 	promise, endMode, onLost  string
+	schemas                   string
 }
 
 func (q *request) flags(cmd *cobra.Command) {
@@ -35,6 +36,7 @@ func (q *request) flags(cmd *cobra.Command) {
 	f.StringVar(&q.promise, "promise", "", "reproduce (default) or recompute")
 	f.StringVar(&q.endMode, "end-mode", "", "hold (default) or drain")
 	f.StringVar(&q.onLost, "on-lost", "", "fail (default) or allow")
+	f.StringVar(&q.schemas, "schemas", "", "writer schemas: segment (default to reproduce) or registry (default to recompute)")
 }
 
 // body is the request in JSON.
@@ -47,7 +49,7 @@ func (q *request) body(cmd *cobra.Command) ([]byte, error) {
 	}
 	words := []struct {
 		field, value string
-	}{{"name", q.name}, {"target", q.target}, {"promise", q.promise}, {"endMode", q.endMode}, {"onLost", q.onLost}}
+	}{{"name", q.name}, {"target", q.target}, {"promise", q.promise}, {"endMode", q.endMode}, {"onLost", q.onLost}, {"schemas", q.schemas}}
 	for _, w := range words {
 		if w.value != "" {
 			fields[w.field] = w.value

@@ -10,6 +10,7 @@ import (
 	"tapedeck.dev/tapedeck/replayer/manager"
 	"tapedeck.dev/tapedeck/replayer/run"
 	"tapedeck.dev/tapedeck/shared/segment"
+	"tapedeck.dev/tapedeck/shared/session"
 )
 
 // table writes rows with aligned columns; the first is the heading.
@@ -110,6 +111,9 @@ func viewTable(w io.Writer, v *manager.View) error {
 	}
 	if t := v.Target; t != nil {
 		fmt.Fprintf(w, "emitted %d, late %d, future %d, poison %d\n", t.Emitted, t.Late, t.Future, t.Poison)
+		if v.Request.Promise == session.Reproduce && !t.DecisionsCompared {
+			fmt.Fprintln(w, "the decisions are those of the archive alone: the target could not compare them with the live decision log")
+		}
 		roles := make([]string, 0, len(t.Outputs))
 		for role := range t.Outputs {
 			roles = append(roles, role)
