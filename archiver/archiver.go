@@ -117,13 +117,16 @@ func New(set Settings, p Parts) (*Archiver, error) {
 	return &Archiver{set: set, parts: p, arc: archive.Open(p.Store, p.TopicsDir), m: newMetrics(p.Metrics)}, nil
 }
 
-// CheckStore probes the store and refuses a prefix with foreign objects.
+// CheckStore probes the store and refuses a prefix with foreign objects or of another topics.dir.
 func (a *Archiver) CheckStore(ctx context.Context) error {
 	err := archive.Probe(ctx, a.parts.Store)
 	if err == nil {
 		err = a.arc.CheckForeign(ctx)
 	}
-	if errors.Is(err, archive.ErrForeign) || errors.Is(err, store.ErrInvalid) {
+	if err == nil {
+		err = a.arc.Claim(ctx)
+	}
+	if errors.Is(err, archive.ErrForeign) || errors.Is(err, archive.ErrOtherDir) || errors.Is(err, store.ErrInvalid) {
 		return service.Permanent(err)
 	}
 	return err

@@ -212,7 +212,7 @@ func (w *workers) sameTopic(ctx context.Context, s *partition.Sealed) (partition
 			return nil, true
 		case err == nil:
 			return partition.PutFailed{Reason: partition.OtherLog, Err: fmt.Errorf("the topic was deleted and created again: its id is %s, archived is %s; "+
-				"archive the new one under another topics.dir or store", id, s.ID.TopicID)}, false
+				"archive the new one under another prefix of the store", id, s.ID.TopicID)}, false
 		case ctx.Err() != nil:
 			return nil, false
 		case errors.Is(err, errTopicGone):

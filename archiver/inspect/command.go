@@ -44,7 +44,11 @@ func (f *address) with(ctx context.Context, run func(a *archive.Archive) error) 
 		return fmt.Errorf("--store: %w", err)
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	return run(archive.Open(st, f.topicsDir))
+	a := archive.Open(st, f.topicsDir)
+	if err := a.CheckDir(ctx); err != nil {
+		return err
+	}
+	return run(a)
 }
 
 // look are the flags of inspect and verify.

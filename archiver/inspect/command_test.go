@@ -209,3 +209,22 @@ func TestAcceptGapRefuses(t *testing.T) {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }
+
+// A store that holds another topics.dir is refused by every command, and not shown as empty.
+func TestAnotherTopicsDirIsRefused(t *testing.T) {
+	addr, st := filled(t)
+	if err := archive.Open(st, "topics").Claim(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"inspect"}, {"verify"}, {"accept-gap", "--topic", "trips", "--partition", "0", "--from", "0", "--to", "5"},
+	} {
+		args = append(args, "--store", addr)
+		if code, out, errs := run(append(args, "--topics.dir", "other")...); code != 2 || !strings.Contains(errs, `topics.dir "topics"`) {
+			t.Errorf("%v: exit %d %s %s", args, code, out, errs)
+		}
+	}
+	if code, _, errs := run("inspect", "--store", addr); code != 0 {
+		t.Errorf("its own: exit %d %s", code, errs)
+	}
+}

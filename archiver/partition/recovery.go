@@ -23,7 +23,7 @@ func (p *Partition) recovered(now time.Duration, e Recovered) []Action {
 		return p.beginChain(now, e.Log)
 	}
 	if err := archive.CheckLog(e.Tail.Header, p.id); err != nil {
-		return p.stop(OtherLog, fmt.Errorf("%w; archive it under another topics.dir or store", err))
+		return p.stop(OtherLog, fmt.Errorf("%w; archive it under another prefix of the store", err))
 	}
 	var acts []Action
 	if next := e.Tail.Header.Next; e.Committed.Offset > next {
@@ -164,7 +164,7 @@ func (p *Partition) fetchFailed(err error) []Action {
 	return p.restart(pause, err)
 }
 
-var errTopicID = errors.New("the topic was deleted and created again: its id in Kafka is not the one that is archived; archive the new one under another topics.dir or store")
+var errTopicID = errors.New("the topic was deleted and created again: its id in Kafka is not the one that is archived; archive the new one under another prefix of the store")
 
 func (p *Partition) onTopicID(id string) []Action {
 	if p.state == Stopped || p.state == Recovering || id == "" || id == p.id.TopicID {

@@ -3,6 +3,7 @@
 package archive
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ var (
 	// ErrBroken: the chain does not tile (a segment names a next that is not there although later ones are), its newest
 	// segments are gone, or two objects contradict each other about it.
 	ErrBroken = errors.New("the chain is broken")
+	// ErrDamaged: an object that begins as our segments do cannot be read as one. It is an ErrBroken too.
+	ErrDamaged = fmt.Errorf("%w: damaged segment", ErrBroken)
 	// ErrBusy: another Create of the same partition is running in this process.
 	ErrBusy = errors.New("another create of this partition is in flight")
 )
@@ -84,7 +87,7 @@ func (a *Archive) segmentsFrom(ctx context.Context, tp record.TopicPartition, fr
 		}
 		n, err := segment.ParseName(a.topicsDir, o.Key)
 		if err != nil {
-			return nil, false, fmt.Errorf("%w: %s in the directory of %s is not a segment's name (move it away, or use another prefix or topics.dir)",
+			return nil, false, fmt.Errorf("%w: %s in the directory of %s is not a segment's name (move it away, or use another prefix)",
 				ErrForeign, o.Key, tp)
 		}
 		segs = append(segs, found{n.Start, o.Size})
@@ -144,7 +147,7 @@ func (a *Archive) readHeader(ctx context.Context, tp record.TopicPartition, star
 	return a.parseHeader(ctx, key, head, size)
 }
 
-// parseHeader goes on from the first bytes of the object.
+// parseHeader goes on from the first bytes of the object. What is ours and cannot be read is ErrDamaged.
 func (a *Archive) parseHeader(ctx context.Context, key string, head []byte, size int64) (*Tail, error) {
 	for {
 		h, _, err := segment.ParseHeader(key, head)
@@ -156,11 +159,11 @@ func (a *Archive) parseHeader(ctx context.Context, key string, head []byte, size
 			}
 			return &Tail{Header: h, Size: size}, nil
 		case !errors.As(err, &more):
-			return nil, err
+			return nil, asDamaged(err, head)
 		case int64(len(head)) >= size:
-			return nil, &segment.CorruptError{Object: key, Offset: size, Err: errors.New("the object ends inside its header")}
+			return nil, asDamaged(&segment.CorruptError{Object: key, Offset: size, Err: errors.New("the object ends inside its header")}, head)
 		case more.Bytes <= int64(len(head)) || more.Bytes > segment.MaxHeaderBytes:
-			return nil, &segment.CorruptError{Object: key, Err: fmt.Errorf("a header of %d bytes", more.Bytes)}
+			return nil, asDamaged(&segment.CorruptError{Object: key, Err: fmt.Errorf("a header of %d bytes", more.Bytes)}, head)
 		}
 		head, size, err = a.st.GetRange(ctx, key, 0, more.Bytes)
 		if err != nil {
@@ -180,14 +183,33 @@ func (a *Archive) checkName(key string, h *segment.Header) error {
 	return nil
 }
 
-// asForeign marks an object that could not be read as a segment; other errors stay what they are.
+// asForeign marks an object that could not be read as a segment; other errors stay what they are, and so does what is ours and damaged.
 func asForeign(err error) error {
 	var corrupt *segment.CorruptError
-	if errors.As(err, &corrupt) {
+	if errors.As(err, &corrupt) && !errors.Is(err, ErrDamaged) {
 		return fmt.Errorf("%w: %w", ErrForeign, err)
 	}
 	return err
 }
+
+// asDamaged marks an object under a segment's name that begins as our segments do and cannot be read: it was cut off or changed after it
+// was written, and is nobody else's.
+func asDamaged(err error, head []byte) error {
+	var corrupt *segment.CorruptError
+	if errors.As(err, &corrupt) && bytes.HasPrefix(head, []byte("Obj\x01")) && bytes.Contains(head[:min(len(head), 64)], []byte("tapedeck.format")) {
+		return &damagedError{corrupt}
+	}
+	return err
+}
+
+// damagedError is ErrDamaged with its place, which the CorruptError would say a second time.
+type damagedError struct{ corrupt *segment.CorruptError }
+
+func (e *damagedError) Error() string {
+	return fmt.Sprintf("%v %s at byte %d: %v", ErrDamaged, e.corrupt.Object, e.corrupt.Offset, e.corrupt.Err)
+}
+
+func (e *damagedError) Unwrap() []error { return []error{ErrDamaged, e.corrupt} }
 
 // CheckLog compares the log that a chain belongs to with the one that a writer reads. The error is ErrOtherLog and says
 // what differs.

@@ -38,6 +38,9 @@ func (a *Archive) CheckForeign(ctx context.Context) error {
 			if errors.Is(err, store.ErrNotFound) {
 				return nil // expired in between
 			}
+			if errors.Is(err, ErrDamaged) {
+				return nil // ours; it concerns this partition alone, and whoever reads it is told
+			}
 			return asForeign(err)
 		})
 	}

@@ -139,3 +139,29 @@ func TestTopicsDir(t *testing.T) {
 		t.Error(st.Keys()[0])
 	}
 }
+
+// A segment of ours that was cut off inside its header is called damaged, with its byte, and not somebody else's.
+func TestDamagedSegmentIsNotForeign(t *testing.T) {
+	for _, size := range []int{60, 200} {
+		a, st := open(t)
+		grow(t, a, trips, nil, 3, 10)
+		key := a.key(trips, 20)
+		whole, err := st.Get(context.Background(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.Put(key, whole[:size])
+		_, err = a.Tail(context.Background(), trips.Topic, trips.Partition, -1)
+		if !errors.Is(err, ErrDamaged) || !errors.Is(err, ErrBroken) || errors.Is(err, ErrForeign) {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		if want := fmt.Sprintf("damaged segment %s at byte %d", key, size); !strings.Contains(err.Error(), want) {
+			t.Errorf("%q lacks %q", err, want)
+		}
+		// The first segment damaged: no reason to refuse the whole prefix.
+		st.Put(a.key(trips, 0), whole[:size])
+		if err := a.CheckForeign(context.Background()); err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
