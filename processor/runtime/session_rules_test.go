@@ -222,3 +222,28 @@ func TestReproduceTakesNoSchemaFromTheRegistrySilently(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// Two senders that ask for the same under one name are told apart, in memory and from what is stored.
+func TestSessionBelongsToItsSender(t *testing.T) {
+	e := newEnv(t)
+	p := e.lived(34, 1, 20, false)
+	a := e.archive(p, rand.New(rand.NewPCG(1, 2)))
+	a.req.Sender, a.req.Epoch = "first", 3
+	r := e.receiver(nil, p)
+	r.mustOpen("again", a.req)
+	for range 2 {
+		for _, epoch := range []int64{1, 3, 9} {
+			other := a.req
+			other.Sender, other.Epoch = "second", epoch
+			if _, code, text := r.open("again", other); code != http.StatusConflict || !strings.Contains(text, "another request") {
+				t.Errorf("epoch %d: %d %s", epoch, code, text)
+			}
+		}
+		if st := r.status("again"); st.Sender != "first" || st.Epoch != 3 || st.State != session.Open {
+			t.Errorf("%+v", st)
+		}
+		r.down()
+		r.up()
+	}
+	r.mustOpen("again", a.req)
+}

@@ -124,7 +124,7 @@ func decideOpen(name string, st *Stored, req session.Request) (action, error) {
 	case st == nil:
 		return actOpen, nil
 	case !sameRequest(st.Request, req):
-		return 0, conflict("session %s exists with another request; choose another name", name)
+		return 0, conflict("session %s exists with another request, or is another sender's; choose another name", name)
 	case req.Epoch < st.Epoch:
 		return 0, checkNotReplaced(name, *st, req.Epoch)
 	case st.State != session.Open:

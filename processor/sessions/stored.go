@@ -158,7 +158,7 @@ func storedIn(recs []record.Record) (map[string]Stored, error) {
 
 // status is what the records tell, of a session that no engine holds here: an open one goes back to its low positions.
 func (s Stored) status(name string, roles map[string]string) session.Status {
-	st := session.Status{Name: name, Pipeline: s.Request.Pipeline, Epoch: s.Epoch, State: s.State, Error: s.Error, Outputs: roles,
+	st := session.Status{Name: name, Pipeline: s.Request.Pipeline, Sender: s.Request.Sender, Epoch: s.Epoch, State: s.State, Error: s.Error, Outputs: roles,
 		Emitted: s.Emitted, Late: s.Late, Future: s.Future, Poison: s.Poison, DecisionsCompared: s.DecisionsCompared, Progress: []session.Progress{}}
 	for _, p := range s.Parts {
 		expected := p.Low

@@ -89,6 +89,10 @@ func TestStoredInTakesTheLast(t *testing.T) {
 
 func TestStatusOfStored(t *testing.T) {
 	s := sampleStored()
+	s.Request.Sender, s.DecisionsCompared = "me", true
+	if st := s.status("again", nil); st.Sender != "me" || !st.DecisionsCompared {
+		t.Errorf("%+v", st)
+	}
 	if st := s.status("again", nil); st.Progress[0].Expected != 30 || st.Progress[0].Count != 33 {
 		t.Errorf("an open session goes back to its low positions: %+v", st.Progress)
 	}

@@ -129,6 +129,8 @@ func TestDecideOpen(t *testing.T) {
 	higher.Epoch = 9
 	other.Ranges[0].Until++
 	said.Schemas = session.FromSegment
+	foreign := request()
+	foreign.Sender = "somebody"
 	spaced.Decisions[1] = append([]byte("  "), spaced.Decisions[1]...)
 	for name, c := range map[string]struct {
 		st   *Stored
@@ -143,11 +145,16 @@ func TestDecideOpen(t *testing.T) {
 		"higher epoch":   {stored(session.Open, 1), higher, actTakeOver, false},
 		"lower epoch":    {stored(session.Open, 2), request(), 0, true},
 		"another body":   {stored(session.Open, 1), other, 0, true},
+		"another, old":   {stored(session.Open, 2), other, 0, true}, // the body first: who asks for something else was not replaced
+		"another sender": {stored(session.Open, 1), foreign, 0, true},
 		"finished":       {stored(session.Finished, 1), higher, actReport, false},
 		"cancelled":      {stored(session.Cancelled, 1), request(), actReport, false},
 		"finished, old":  {stored(session.Finished, 2), request(), 0, true},
 	} {
 		got, err := decideOpen("x", c.st, c.req)
+		if strings.HasPrefix(name, "another") && (err == nil || !strings.Contains(err.Error(), "another request")) {
+			t.Errorf("%s: %v", name, err)
+		}
 		if (err != nil) != c.bad || err == nil && got != c.want {
 			t.Errorf("%s: %v %v", name, got, err)
 		}

@@ -13,6 +13,7 @@ import (
 
 // Job is everything that is stored about one job.
 type Job struct {
+	ID       string     `json:"id,omitempty"` // random; tells its session at the target from one of the same name that another archive's job opened
 	Request  Request    `json:"request"`
 	State    State      `json:"state"`
 	Error    string     `json:"error,omitempty"` // why FAILED

@@ -4,6 +4,7 @@ package manager
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -237,7 +238,9 @@ func (m *Manager) Create(ctx context.Context, r *job.Request) (v *View, created 
 	if err := m.open(); err != nil {
 		return nil, false, err
 	}
-	e, err := m.jobs.Create(ctx, job.New(*r, m.set.ID, m.set.Lease.Milliseconds(), time.Now().UTC()))
+	j := job.New(*r, m.set.ID, m.set.Lease.Milliseconds(), time.Now().UTC())
+	j.ID = rand.Text()
+	e, err := m.jobs.Create(ctx, j)
 	switch {
 	case err == nil:
 		m.note(e)
@@ -253,7 +256,9 @@ func (m *Manager) Create(ctx context.Context, r *job.Request) (v *View, created 
 	if !job.Same(&e.Job.Request, r) {
 		return nil, false, fmt.Errorf("job %s: %w: take another name", r.Name, ErrOther)
 	}
-	return m.view(e), false, nil
+	v = m.view(e)
+	v.Existing = true
+	return v, false, nil
 }
 
 func (m *Manager) open() error {

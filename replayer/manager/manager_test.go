@@ -160,7 +160,7 @@ func TestSameRequestSameJob(t *testing.T) {
 	b := replaytest.Start(t, g.a, g.rc, as(long, "b"))
 	start(t, a)
 	waitState(t, a, job.Completed)
-	if v, created, err := b.Create(t.Context(), req(t, "")); err != nil || created || v.State != job.Completed {
+	if v, created, err := b.Create(t.Context(), req(t, "")); err != nil || created || v.State != job.Completed || !v.Existing {
 		t.Errorf("again: %v %v %v", v, created, err)
 	}
 	if _, _, err := b.Create(t.Context(), req(t, `,"endMode":"drain"`)); !errors.Is(err, manager.ErrOther) {
@@ -256,6 +256,48 @@ func TestCancel(t *testing.T) {
 		if s := g.rc.State("j"); s != session.Cancelled {
 			t.Errorf("the session is %s", s)
 		}
+	}
+}
+
+// Two archives, even copies of each other, and one target: a name belongs to the job that opened it, and the other one's job is told at
+// once, whatever the epochs, and does no harm to the session, however it ends.
+func TestSameNameFromAnotherArchive(t *testing.T) {
+	for _, higher := range []bool{false, true} {
+		g, o := newRig(t), newRig(t)
+		first := replaytest.Start(t, g.a, g.rc, long)
+		second := replaytest.Start(t, o.a, g.rc, long)
+		g.limit.Store(10)
+		start(t, first)
+		replaytest.Until(t, "10 segments are there", func() bool { return g.taken.Load() == 10 })
+		if higher { // than that of the other job
+			for _, e := range []job.Event{job.Pause, job.Resume} {
+				if _, err := first.Do(t.Context(), "j", e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			replaytest.Until(t, "epoch 2 is there", func() bool { n := g.rc.Opened(); return n[len(n)-1].Epoch == 2 })
+		}
+		start(t, second)
+		if v := waitState(t, second, job.Failed); !strings.Contains(v.Error, "another job") || v.Epoch != 1 {
+			t.Errorf("epoch %d: %s", v.Epoch, v.Error)
+		}
+		// Again and again, until its epoch is above the other's.
+		for range 3 {
+			if _, err := second.Do(t.Context(), "j", job.Retry); err != nil {
+				t.Fatal(err)
+			}
+			replaytest.Until(t, "it has failed again", func() bool { return state(t, second) == job.Failed })
+		}
+		if _, err := second.Do(t.Context(), "j", job.Cancel); err != nil {
+			t.Fatal(err)
+		}
+		replaytest.Until(t, "the job is cancelled", func() bool { return state(t, second) == job.Cancelled })
+		if s := g.rc.State("j"); s != session.Open {
+			t.Errorf("the first job's session is %s", s)
+		}
+		g.open()
+		waitState(t, first, job.Completed)
+		g.delivered(t)
 	}
 }
 

@@ -11,8 +11,10 @@ import (
 
 // View is a job as people and the API see it.
 type View struct {
-	Name       string          `json:"name"`
-	State      job.State       `json:"state"`
+	Name  string    `json:"name"`
+	State job.State `json:"state"`
+	// Existing is set in the answer of Create alone: the job was there before, and the call started nothing.
+	Existing   bool            `json:"existing,omitempty"`
 	Error      string          `json:"error,omitempty"` // why FAILED
 	Possible   []job.Event     `json:"possible"`        // what can be asked of it now
 	Epoch      int64           `json:"epoch"`

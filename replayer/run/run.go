@@ -163,7 +163,8 @@ func (x *Run) prepareRequest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.req = session.Request{Pipeline: x.plan.Pipeline, PipelineHash: x.plan.PipelineHash, Epoch: x.job.Epoch, Promise: x.plan.Promise, EndMode: x.plan.EndMode,
+	x.req = session.Request{Pipeline: x.plan.Pipeline, PipelineHash: x.plan.PipelineHash, Sender: x.job.ID, Epoch: x.job.Epoch,
+		Promise: x.plan.Promise, EndMode: x.plan.EndMode,
 		Schemas: x.job.Request.Schemas, Decisions: decisions}
 	for _, p := range x.plan.Partitions {
 		x.req.Ranges = append(x.req.Ranges, session.Range{TopicPartition: p.TopicPartition, TopicID: p.TopicID, Isolation: p.Isolation,
@@ -192,6 +193,9 @@ func (x *Run) open(ctx context.Context) (*session.Status, error) {
 // check looks for the ends of a session in its status.
 func (x *Run) check(st *session.Status) error {
 	switch {
+	case st.Sender != x.job.ID: // before the epoch, which says nothing across jobs
+		return failf("session %s at target %s belongs to another job of that name (another archive's, or one that was there before); start a job with another name",
+			x.job.Request.Name, x.job.Request.Target)
 	case st.Epoch > x.job.Epoch:
 		return fmt.Errorf("the session has epoch %d: %w", st.Epoch, ErrFenced)
 	case st.State == session.Failed:
@@ -305,13 +309,21 @@ func (x *Run) compare(st *session.Status) (*job.Outcome, error) {
 // ErrFinished: the session to cancel has finished already.
 var ErrFinished = errors.New("the session has finished")
 
-// CancelSession closes a job's session at its target. nil where there is none. ErrFinished where everything has been delivered
-// and finished before.
+// CancelSession closes a job's session at its target. nil where there is none, or it is another job's. ErrFinished where everything has
+// been delivered and finished before.
 func (r *Runner) CancelSession(ctx context.Context, j *job.Job, dest *target.Client) error {
 	name := j.Request.Name
 	_, err := retry(ctx, r, "cancel", func(ctx context.Context) (struct{}, error) {
 		var none struct{}
-		err := dest.Cancel(ctx, name, j.Epoch)
+		// Whose session it is cannot change: nobody opens one under a name that is taken.
+		st, err := dest.Status(ctx, name)
+		if err == nil && st.Sender != j.ID {
+			r.Log.Info("the target's session of this name is another job's and is left alone", zap.String("job", name))
+			return none, nil
+		}
+		if err == nil {
+			err = dest.Cancel(ctx, name, j.Epoch)
+		}
 		if err == nil {
 			return none, nil
 		}

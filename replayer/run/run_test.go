@@ -54,6 +54,7 @@ func request(t *testing.T, fields string) *job.Request {
 
 func newJob(r *job.Request) *job.Job {
 	j := job.New(*r, "me", 15000, time.Now())
+	j.ID = "job-1"
 	return &j
 }
 

@@ -57,10 +57,13 @@ type Range struct {
 type Request struct {
 	Pipeline string `json:"pipeline"`
 	// PipelineHash is the hash of the pipeline that the sender planned with; a receiver with another refuses (409). Empty: not checked.
-	PipelineHash string  `json:"pipelineHash,omitempty"`
-	Epoch        int64   `json:"epoch"` // a receiver refuses calls of a lower one (409)
-	Promise      Promise `json:"promise"`
-	EndMode      EndMode `json:"endMode"`
+	PipelineHash string `json:"pipelineHash,omitempty"`
+	// Sender is whose session it is: any text that no other sender has, told back by Status.Sender. Two senders that chose one name
+	// cannot take each other's session, even where they ask for the same. Empty: nobody's in particular.
+	Sender  string  `json:"sender,omitempty"`
+	Epoch   int64   `json:"epoch"` // a receiver refuses calls of a lower one (409)
+	Promise Promise `json:"promise"`
+	EndMode EndMode `json:"endMode"`
 	// Schemas is FromSegment or FromRegistry; empty: see SchemaSource.
 	Schemas   SchemaSource      `json:"schemas,omitempty"`
 	Ranges    []Range           `json:"ranges"`
@@ -110,6 +113,7 @@ type Ack struct {
 type Status struct {
 	Name     string            `json:"name"`
 	Pipeline string            `json:"pipeline"`
+	Sender   string            `json:"sender,omitempty"` // as in the Request
 	Epoch    int64             `json:"epoch"`
 	State    State             `json:"state"`
 	Error    string            `json:"error,omitempty"`

@@ -200,14 +200,14 @@ func (r *Receiver) open(w http.ResponseWriter, q *http.Request) {
 		}
 		r.sessions[name] = s
 	}
-	if req.Epoch < s.req.Epoch {
-		service.WriteError(w, http.StatusConflict, "epoch %d is below %d", req.Epoch, s.req.Epoch)
-		return
-	}
 	a, b := s.req, req
 	a.Epoch, b.Epoch = 0, 0
 	if x, y := encode(a), encode(b); x != y {
 		service.WriteError(w, http.StatusConflict, "another request: %s is not %s", y, x)
+		return
+	}
+	if req.Epoch < s.req.Epoch {
+		service.WriteError(w, http.StatusConflict, "epoch %d is below %d", req.Epoch, s.req.Epoch)
 		return
 	}
 	s.req.Epoch = req.Epoch
@@ -318,7 +318,7 @@ func (s *rsession) behind(p *rpart, skew int64) (record.TopicPartition, bool) {
 }
 
 func (r *Receiver) statusOf(name string, s *rsession) session.Status {
-	st := session.Status{Name: name, Pipeline: s.req.Pipeline, Epoch: s.req.Epoch, State: s.state, Outputs: map[string]string{"results": name + ".out"}}
+	st := session.Status{Name: name, Pipeline: s.req.Pipeline, Sender: s.req.Sender, Epoch: s.req.Epoch, State: s.state, Outputs: map[string]string{"results": name + ".out"}}
 	for _, rng := range s.req.Ranges {
 		p := s.parts[rng.TopicPartition]
 		pr := session.Progress{TopicPartition: rng.TopicPartition, Expected: p.expected, Count: int64(len(p.recs)), First: -1, Last: -1}
