@@ -96,8 +96,12 @@ func TestLifeOfAJobOverHTTP(t *testing.T) {
 		t.Errorf("plan %v", plan)
 	}
 	g.want(404, "no such job", "GET", "/replays/one", "")
-	g.want(201, "", "POST", "/replays", one)
-	g.want(200, "", "POST", "/replays", one)
+	if v := g.want(201, "", "POST", "/replays", one); v["existing"] != nil {
+		t.Errorf("a new job is called existing: %v", v)
+	}
+	if v := g.want(200, "", "POST", "/replays", one); v["existing"] != true {
+		t.Errorf("the second answer does not say that nothing was started: %v", v)
+	}
 	g.want(409, "another name", "POST", "/replays", strings.Replace(one, `}`, `,"endMode":"drain"}`, 1))
 	replaytest.Until(t, "it runs", func() bool { _, v := g.call("GET", "/replays/one", ""); return v["state"] == "RUNNING" })
 	g.want(409, "possible now: pause, cancel", "POST", "/replays/one/retry", "")
@@ -110,6 +114,12 @@ func TestLifeOfAJobOverHTTP(t *testing.T) {
 	g.gate.Store(false)
 	replaytest.Until(t, "it has completed", func() bool { _, v := g.call("GET", "/replays/one", ""); return v["state"] == "COMPLETED" })
 	g.want(409, "final", "POST", "/replays/one/cancel", "")
+	if v := g.want(200, "", "POST", "/replays", one); v["existing"] != true || v["state"] != "COMPLETED" {
+		t.Errorf("started again after its end: %v", v)
+	}
+	if v := g.want(200, "", "GET", "/replays/one", ""); v["existing"] != nil {
+		t.Errorf("only the answer to a start can tell: %v", v)
+	}
 	if got := g.want(200, "", "GET", "/replays/one/plan", ""); got["totals"].(map[string]any)["segments"] != plan["totals"].(map[string]any)["segments"] {
 		t.Errorf("plan of the job %v", got["totals"])
 	}

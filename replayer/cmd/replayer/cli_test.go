@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +75,13 @@ func TestExitStatuses(t *testing.T) {
 	g.want(0, "ok COMPLETED", "ok COMPLETED 100%", append(start, "ok", "--wait")...)
 	g.want(0, "equal", "", "status", "ok")
 	g.want(0, "ok COMPLETED", "", "wait", "ok")
-	g.want(0, "COMPLETED", "take another name", append(start, "ok", "--wait")...)
+	// What has run already does not run again, and that is no success of this call: its target may have been wiped since.
+	for _, wait := range [][]string{nil, {"--wait"}} {
+		again := append(slices.Clone(start), append([]string{"ok"}, wait...)...)
+		g.want(1, "COMPLETED", "nothing was run", again...)
+		g.want(1, `"existing": true`, "take another name", append(again, "-o", "json")...)
+		g.want(0, "COMPLETED", "nothing was run", append(again, "--existing-ok")...)
+	}
 	g.want(2, "", "take another name", append(start, "ok", "--end-mode", "drain")...)
 	g.want(2, "", "pause is not possible", "pause", "ok")
 
@@ -89,6 +96,7 @@ func TestExitStatuses(t *testing.T) {
 	key := g.a.Keys(record.TopicPartition{Topic: "trips", Partition: 1})[2]
 	g.a.Damage(t, key)
 	g.want(1, key, "at byte", append(start, "damaged", "--wait")...)
+	g.want(1, key, "nothing was run", append(start, "damaged", "--wait", "--existing-ok")...) // the flag makes no success of a failure
 	g.want(0, "damaged CANCELLING", "", "cancel", "damaged")
 	g.want(1, "damaged CANCELLED", "is CANCELLED", "wait", "damaged")
 	g.want(0, "no-topic", "", "list")

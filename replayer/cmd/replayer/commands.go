@@ -13,6 +13,7 @@ import (
 	"tapedeck.dev/tapedeck/replayer"
 	"tapedeck.dev/tapedeck/replayer/client"
 	"tapedeck.dev/tapedeck/replayer/job"
+	"tapedeck.dev/tapedeck/replayer/manager"
 	"tapedeck.dev/tapedeck/shared/service"
 )
 
@@ -105,10 +106,10 @@ func planCommand() *cobra.Command {
 func startCommand() *cobra.Command {
 	var r remote
 	var q request
-	var wait bool
+	var wait, existingOK bool
 	cmd := &cobra.Command{
 		Use:   "start",
-		Short: "Start a job (with --wait: exit 0 COMPLETED, 1 FAILED or CANCELLED, 2 could not run)",
+		Short: "Start a job (with --wait: exit 0 COMPLETED, 1 FAILED, CANCELLED or ended before, 2 could not run)",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := r.client()
@@ -124,11 +125,11 @@ func startCommand() *cobra.Command {
 				return err
 			}
 			if !created {
-				what := "nothing new was started"
+				there := fmt.Errorf("job %s is there already, made by the same request, and is %s", v.Name, v.State)
 				if v.State.Ended() {
-					what += "; to run it again, take another name"
+					return ranBefore(cmd, &r, v, fmt.Errorf("%w: nothing was run; to run it again, take another name", there), existingOK)
 				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "job %s is there already, made by the same request, and is %s: %s\n", v.Name, v.State, what)
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: nothing new was started\n", there)
 			}
 			if wait {
 				return waitFor(cmd, &r, c, v.Name)
@@ -139,7 +140,20 @@ func startCommand() *cobra.Command {
 	r.flags(cmd)
 	q.flags(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the job has ended, showing its progress")
+	cmd.Flags().BoolVar(&existingOK, "existing-ok", false, "exit 0 where a job of this name and request has COMPLETED before, though nothing is run")
 	return cmd
+}
+
+// ranBefore shows a job that had ended before the call. That is no success: the target may have been changed or wiped since.
+func ranBefore(cmd *cobra.Command, r *remote, v *manager.View, why error, existingOK bool) error {
+	if err := r.print(cmd.OutOrStdout(), v, func(w io.Writer) error { return viewTable(w, v) }); err != nil {
+		return err
+	}
+	if existingOK && v.State == job.Completed {
+		fmt.Fprintln(cmd.ErrOrStderr(), why)
+		return nil
+	}
+	return &service.ExitError{Code: exitOutcome, Err: why}
 }
 
 func waitCommand() *cobra.Command {
