@@ -78,10 +78,12 @@ func MakePlan(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *
 	g.SetLimit(planParallel)
 	for i, tp := range tps {
 		g.Go(func() error {
-			pp, err := planPartition(gctx, arch, r, tp)
+			pp, err := planPartition(gctx, arch, r, tp, false)
 			if errors.Is(err, archive.ErrEmptyRange) {
+				// It takes part all the same: a pipeline that merges partitions waits for each of them, so that one which brings nothing is
+				// something else than one which is not there.
 				empty[i] = err
-				pp, err = emptyRange(gctx, arch, r, tp)
+				pp, err = planPartition(gctx, arch, r, tp, true)
 			}
 			if err != nil {
 				return wrapDefinite(err)
@@ -190,9 +192,9 @@ func missingTopic(ctx context.Context, arch *archive.Archive, topic string) erro
 	return failf("the archive has no topic %s: %s holds %s%s", topic, where, strings.Join(names, ", "), more)
 }
 
-func planPartition(ctx context.Context, arch *archive.Archive, r *job.Request, tp record.TopicPartition) (*archive.PartitionPlan, error) {
+func planPartition(ctx context.Context, arch *archive.Archive, r *job.Request, tp record.TopicPartition, allowEmpty bool) (*archive.PartitionPlan, error) {
 	from, until := r.EndsOf(tp)
-	return arch.Plan(ctx, archive.Request{TP: tp, From: archive.Bound(from), Until: archive.Bound(until)})
+	return arch.Plan(ctx, archive.Request{TP: tp, From: archive.Bound(from), Until: archive.Bound(until), AllowEmpty: allowEmpty})
 }
 
 func checkLost(r *job.Request, parts []archive.PartitionPlan) error {
@@ -245,14 +247,7 @@ func replanRange(ctx context.Context, arch *archive.Archive, rng *job.Range) (*a
 	if rng.From < rng.Until {
 		now, err := arch.Plan(ctx, archive.Request{TP: rng.TopicPartition,
 			From:  archive.Bound{Kind: archive.AtOffset, Value: rng.From},
-			Until: archive.Bound{Kind: archive.AtOffset, Value: rng.Until}})
-		if errors.Is(err, archive.ErrEmptyRange) {
-			pp.FromTimestamp, pp.UntilTimestamp = rng.FromTimestamp, rng.UntilTimestamp
-			if pp.Segments, err = segmentsOf(ctx, arch, pp); err != nil {
-				return nil, wrapDefinite(err)
-			}
-			return pp, nil
-		}
+			Until: archive.Bound{Kind: archive.AtOffset, Value: rng.Until}, AllowEmpty: true})
 		if err != nil {
 			return nil, wrapDefinite(fmt.Errorf("find the segments of the stored plan: %w", err))
 		}

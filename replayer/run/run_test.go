@@ -490,6 +490,35 @@ func TestPartitionsWithoutRecordsTakePart(t *testing.T) {
 	}
 }
 
+// A partition without a record in the window takes part with an empty range, at the first run and from the stored plan.
+func TestEmptyWindowsTakePart(t *testing.T) {
+	one := record.TopicPartition{Topic: topic, Partition: 1}
+	for fields, want := range map[string]string{
+		`,"bounds":{"trips/1":{"until":{"kind":"offset","value":0}}}`: "[0,0)",
+		`,"from":{"kind":"timestamp","value":5000}`:                   "[0,0)",
+		`,"bounds":{"trips/1":{"from":{"kind":"offset","value":3}}}`:  "[3,8)", // offsets, and no record among them
+		`,"bounds":{"trips/1":{"from":{"kind":"offset","value":8}}}`:  "[8,8)", // the end of what is archived
+	} {
+		a := replaytest.New()
+		a.Segment(t, record.TopicPartition{Topic: topic}, 9, []record.Record{replaytest.Record(record.TopicPartition{Topic: topic}, 7, 7000)})
+		a.Segment(t, one, 3, []record.Record{replaytest.Record(one, 0, 1), replaytest.Record(one, 1, 2)})
+		a.Segment(t, one, 8, nil)
+		rc := replaytest.NewReceiver(t, pipe())
+		dest, r := client(t, rc), newRunner(a)
+		j := newJob(request(t, `,"promise":"recompute"`+fields))
+		for range 2 {
+			out, _, err := replay(t, testCtx(t), r, j, dest)
+			if err != nil {
+				t.Fatal(fields, err)
+			}
+			if o := rc.Opened(); len(o[0].Ranges) != 2 || fmt.Sprintf("[%d,%d)", o[0].Ranges[1].From, o[0].Ranges[1].Until) != want || out.Emitted != 1 {
+				t.Errorf("%s: ranges %+v, %d records", fields, o[0].Ranges, out.Emitted)
+			}
+			j.Epoch++
+		}
+	}
+}
+
 // What the request says about schemas, or its promise where it says nothing, goes with the session; and what the target could not
 // compare is told.
 func TestSchemasGoWithTheSession(t *testing.T) {
