@@ -25,8 +25,6 @@ import (
 )
 
 const (
-	// stuckAfter is how long the poll loop may not turn before /healthz fails.
-	stuckAfter     = 60 * time.Second
 	shutdownBound  = 8 * time.Second // within the 10 s that a container has by default
 	lastCommit     = 5 * time.Second
 	maxPrefetch    = 64 << 20 // bytes, of librdkafka's queue
@@ -183,13 +181,13 @@ func (a *Archiver) Archive(ctx context.Context) (err error) {
 		parts: map[kafka.TP]*assigned{}, lastJob: map[kafka.TP]chan struct{}{},
 		newAssignment: func() (context.Context, context.CancelFunc) { return context.WithCancel(jobCtx) },
 	}
-	l.pub.at = time.Now()
-	l.pub.status = Status{Group: a.set.Group, ClusterID: cluster, Store: a.parts.Store.String(), Partitions: []PartitionStatus{}}
+	l.pub.cond.turned, l.pub.cond.kafka = time.Now(), time.Now() // the cluster's id was just answered
+	l.pub.cond.status = Status{Group: a.set.Group, ClusterID: cluster, Store: a.parts.Store.String(), Missing: []string{}, Partitions: []PartitionStatus{}}
 	a.loop.Store(l)
 
 	var helpers sync.WaitGroup
 	helpCtx, endHelpers := context.WithCancel(context.WithoutCancel(ctx))
-	wat := &watcher{admin: admin, store: a.parts.Store, sel: a.set.Topics, every: a.set.Refresh, log: a.parts.Log, inbox: box, owned: &owned}
+	wat := &watcher{admin: admin, store: a.parts.Store, sel: a.set.Topics, every: a.set.Refresh, log: a.parts.Log, inbox: box, owned: &owned, answered: l.kafkaAnswered}
 	helpers.Go(func() { wat.run(helpCtx) })
 	helpers.Go(func() { com.run(helpCtx) })
 
@@ -224,6 +222,7 @@ func (a *Archiver) consumerConfig() kafka.ConsumerConfig {
 		Client:         kafka.Client{Bootstrap: a.set.Bootstrap, ClientID: clientID, Overrides: over, Log: a.parts.Log.Named("kafka")},
 		GroupID:        a.set.Group,
 		Isolation:      a.set.Isolation,
+		SessionTimeout: a.set.Session,
 		QueuedMaxBytes: int(min(maxPrefetch, max(a.set.MaxMemory/4, 1<<20))),
 	}
 }
@@ -232,42 +231,28 @@ func (a *Archiver) consumerConfig() kafka.ConsumerConfig {
 func (a *Archiver) Status() Status {
 	l := a.loop.Load()
 	if l == nil {
-		return Status{}
+		return Status{Degraded: []string{"starting"}}
 	}
-	l.pub.mu.Lock()
-	defer l.pub.mu.Unlock()
-	return l.pub.status
+	c := l.condition()
+	c.status.Degraded = c.degraded(time.Now())
+	return c.status
 }
 
-// Ready reports that partitions were assigned (or that no topic matches yet) and that nothing waits for the store.
+// Ready reports that Kafka answers, that partitions were assigned (or that no topic matches yet) and do not all stand still, and that
+// nothing waits for the store.
 func (a *Archiver) Ready() error {
 	l := a.loop.Load()
 	if l == nil {
 		return errors.New("starting")
 	}
-	l.pub.mu.Lock()
-	s := l.pub.status
-	l.pub.mu.Unlock()
-	switch {
-	case s.Topics == nil:
-		return errors.New("looking for topics")
-	case len(s.Topics) > 0 && !s.Assigned:
-		return errors.New("waiting for the group to assign partitions")
-	}
-	return l.work.trouble.any()
+	return l.condition().ready(time.Now())
 }
 
-// Health fails where the poll loop does not turn.
+// Health fails where the poll loop does not turn, or the group goes on without this process.
 func (a *Archiver) Health() error {
 	l := a.loop.Load()
 	if l == nil {
 		return nil
 	}
-	l.pub.mu.Lock()
-	at := l.pub.at
-	l.pub.mu.Unlock()
-	if d := time.Since(at); d > stuckAfter {
-		return fmt.Errorf("the poll loop has not turned for %s", d.Round(time.Second))
-	}
-	return nil
+	return l.condition().health(time.Now())
 }

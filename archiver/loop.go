@@ -61,8 +61,12 @@ type loop struct {
 	newAssignment func() (context.Context, context.CancelFunc)
 	ending        bool // no new puts
 	topics        []string
+	missing       []string
 	overCap       bool
-	everHad       bool // partitions were assigned once
+	joins         int64     // of the consumer, seen
+	everHad       bool      // the group has answered once
+	outside       time.Time // since when the group owes an assignment; zero: it does not
+	told          time.Time // of the newest log line about that
 
 	groupErr   string
 	groupErrAt time.Time
@@ -72,9 +76,24 @@ type loop struct {
 
 // published is what other goroutines read.
 type published struct {
-	mu     sync.Mutex
-	at     time.Time // of the newest turn of the loop
-	status Status
+	mu   sync.Mutex
+	cond condition
+}
+
+// condition returns a copy of what is published.
+func (l *loop) condition() condition {
+	l.pub.mu.Lock()
+	c := l.pub.cond
+	l.pub.mu.Unlock()
+	c.trouble = l.work.trouble.any()
+	return c
+}
+
+// kafkaAnswered is called by the watcher.
+func (l *loop) kafkaAnswered() {
+	l.pub.mu.Lock()
+	defer l.pub.mu.Unlock()
+	l.pub.cond.kafka = time.Now()
 }
 
 // Status is the archiver's part of /status.
@@ -82,8 +101,10 @@ type Status struct {
 	Group       string   `json:"group"`
 	ClusterID   string   `json:"clusterId"`
 	Store       string   `json:"store"`
+	Degraded    []string `json:"degraded"` // why not everything is archived that is configured; empty: all is well
 	Topics      []string `json:"topics"`
-	Assigned    bool     `json:"assigned"` // partitions were given to this process at least once
+	Missing     []string `json:"missing"`  // named in topics, and not in Kafka
+	Assigned    bool     `json:"assigned"` // the group has told this process its partitions at least once, maybe none
 	MemoryBytes int64    `json:"memoryBytes"`
 	MemoryHeld  bool     `json:"memoryHeld"` // fetching waits for memory
 	GroupError  string   `json:"lastGroupError,omitempty"`
@@ -117,6 +138,7 @@ func (l *loop) run(ctx context.Context) error {
 				return err
 			}
 		}
+		l.joined()
 		l.messages()
 		for _, a := range l.parts {
 			l.on(a, partition.Tick{})
@@ -125,6 +147,7 @@ func (l *loop) run(ctx context.Context) error {
 		for tp, a := range l.parts {
 			l.applyHold(tp, a)
 		}
+		l.tellOutside()
 		l.publish(false)
 	}
 }
@@ -150,7 +173,6 @@ func (l *loop) event(ev kafka.Event) error {
 			l.on(a, partition.FetchFailed{Err: e.Err})
 		}
 	case kafka.Assigned:
-		l.everHad = true
 		l.m.rebalance.Inc()
 		l.log.Info("partitions assigned", zap.Int("count", len(e.Partitions)), zap.Stringers("partitions", e.Partitions))
 		for _, tp := range e.Partitions {
@@ -162,6 +184,9 @@ func (l *loop) event(ev kafka.Event) error {
 		l.log.Info("partitions revoked", zap.Int("count", len(e.Partitions)), zap.Bool("lost", e.Lost), zap.Stringers("partitions", e.Partitions))
 		for _, tp := range e.Partitions {
 			l.revoke(tp)
+		}
+		if e.Lost {
+			l.leftOut()
 		}
 		l.com.forget(e.Partitions)
 		l.ownedChanged()
@@ -248,6 +273,15 @@ func (l *loop) topicsSeen(m topicsSeen) {
 	for tp, a := range l.parts {
 		l.on(a, partition.TopicID{ID: m.ids[tp.Topic]})
 	}
+	if !slices.Equal(m.missing, l.missing) {
+		if len(m.missing) > 0 {
+			l.log.Warn("topics that are named are not in Kafka; nothing of them is archived before they are", zap.Strings("missing", m.missing), zap.Strings("before", l.missing))
+		} else {
+			l.log.Info("all topics that are named are in Kafka now", zap.Strings("before", l.missing))
+		}
+		l.missing = m.missing
+		l.m.missing.Set(float64(len(m.missing)))
+	}
 	if l.topics != nil && slices.Equal(m.selected, l.topics) {
 		return
 	}
@@ -257,6 +291,36 @@ func (l *loop) topicsSeen(m topicsSeen) {
 	}
 	l.log.Info("topics", zap.Strings("archived", m.selected), zap.Strings("before", l.topics))
 	l.topics = m.selected
+	switch {
+	case len(l.topics) == 0:
+		l.outside = time.Time{}
+	case !l.everHad:
+		l.leftOut()
+	}
+}
+
+// joined notes that the group has answered, also where it has no partition for this process: a spare one is not left out.
+func (l *loop) joined() {
+	if n := l.cons.Assignments(); n != l.joins {
+		l.joins, l.everHad, l.outside = n, true, time.Time{}
+	}
+}
+
+// leftOut notes that the group owes an assignment.
+func (l *loop) leftOut() {
+	if l.outside.IsZero() {
+		l.outside, l.told = time.Now(), time.Now().Add(waitingIsLong-tellWaiting)
+	}
+}
+
+// tellOutside writes a line now and then while the group assigns nothing.
+func (l *loop) tellOutside() {
+	if l.outside.IsZero() || time.Since(l.told) < tellWaiting {
+		return
+	}
+	l.told = time.Now()
+	l.log.Info("waiting for the group to assign partitions; a member that was killed is waited for until its session ends",
+		zap.String("group", l.set.Group), zap.Duration("since", time.Since(l.outside).Round(time.Second)))
 }
 
 func (l *loop) on(a *assigned, ev partition.Event) { l.do(a, a.p.On(l.now(), ev)) }
@@ -372,7 +436,7 @@ func (l *loop) memory() {
 	}
 	l.m.memory.Set(float64(open + sealed))
 	l.pub.mu.Lock()
-	l.pub.status.MemoryBytes, l.pub.status.MemoryHeld = open+sealed, l.overCap
+	l.pub.cond.status.MemoryBytes, l.pub.cond.status.MemoryHeld = open+sealed, l.overCap
 	l.pub.mu.Unlock()
 }
 
@@ -396,12 +460,12 @@ func (l *loop) applyHold(tp kafka.TP, a *assigned) {
 func (l *loop) publish(now bool) {
 	l.pub.mu.Lock()
 	defer l.pub.mu.Unlock()
-	if last := l.pub.at; !now && time.Since(last) < snapshotEvery {
+	if last := l.pub.cond.turned; !now && time.Since(last) < snapshotEvery {
 		return
 	}
-	l.pub.at = time.Now()
-	s := &l.pub.status
-	s.Topics, s.Assigned, s.GroupError = l.topics, l.everHad, l.groupErr
+	l.pub.cond.turned, l.pub.cond.outside = time.Now(), l.outside
+	s := &l.pub.cond.status
+	s.Topics, s.Missing, s.Assigned, s.GroupError = l.topics, append([]string{}, l.missing...), l.everHad, l.groupErr
 	s.Partitions = make([]PartitionStatus, 0, len(l.parts))
 	counts := map[partition.State]int{}
 	held := 0

@@ -23,6 +23,7 @@ type metrics struct {
 	lag     *prometheus.GaugeVec // topic, partition
 	states  *prometheus.GaugeVec // state
 	stopped prometheus.Gauge
+	missing prometheus.Gauge
 	held    prometheus.Gauge
 	memory  prometheus.Gauge
 }
@@ -50,11 +51,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		lag:     prometheus.NewGaugeVec(gauge("lag_records", "Log end minus archived offset."), []string{"topic", "partition"}),
 		states:  prometheus.NewGaugeVec(gauge("partitions", "Partitions of this process by state."), []string{"state"}),
 		stopped: prometheus.NewGauge(gauge("stopped_partitions", "Partitions that stopped and need a person; /status says why.")),
+		missing: prometheus.NewGauge(gauge("topics_missing", "Topics that are named in topics and are not in Kafka.")),
 		held:    prometheus.NewGauge(gauge("held_partitions", "Partitions whose fetching waits for the store or for memory.")),
 		memory:  prometheus.NewGauge(gauge("memory_bytes", "Bytes in buffered segments.")),
 	}
 	reg.MustRegister(m.records, m.segments, m.bytes, m.lost, m.adopted, m.retries, m.commits, m.rebalance, m.groupErrs, m.noSchema, m.putTime,
-		m.lag, m.states, m.stopped, m.held, m.memory)
+		m.lag, m.states, m.stopped, m.missing, m.held, m.memory)
 	return m
 }
 

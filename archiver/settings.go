@@ -28,6 +28,8 @@ func Keys() []service.Key {
 		service.Key{Name: "topics.exclude", Check: checkRegex, Doc: "of the topics that topics.regex finds, leave out those whose full name matches (RE2)"},
 		service.Key{Name: "topics.refresh.ms", Kind: service.Int, Default: "2000", Check: atLeast(100), Doc: "how often to look for new topics and partitions, in ms, ≥ 100"},
 		service.Key{Name: "group.id", Default: "tapedeck-archiver", Doc: "consumer group; archivers of one group share the partitions", Example: "tapedeck-archiver"},
+		service.Key{Name: "session.timeout.ms", Kind: service.Int, Default: "10000", Check: atLeast(0),
+			Doc: "how long the group waits for a silent archiver before another takes over, in ms; within the broker's group.min/max.session.timeout.ms; 0: librdkafka's default (45 s)"},
 		service.Key{Name: "flush.size", Kind: service.Int, Default: "100000", Check: atLeast(1), Doc: "records per segment, ≥ 1", Example: "100000"},
 		service.Key{Name: "segment.bytes", Kind: service.Bytes, Default: "64MiB", Check: bytesAtLeast(1), Doc: "encoded records per segment, uncompressed, in bytes"},
 		service.Key{Name: "rotate.interval.ms", Kind: service.Int, Default: "-1", Check: atLeast(-1),
@@ -76,6 +78,7 @@ type Settings struct {
 	Topics     Selection
 	Refresh    time.Duration
 	Group      string
+	Session    time.Duration // 0: librdkafka's default
 	Partition  partition.Config
 	MaxMemory  int64 // bytes
 	Isolation  string
@@ -109,6 +112,7 @@ func ReadSettings(c *service.Config) (Settings, error) {
 		Topics:  Selection{Names: c.List("topics"), Pattern: fullMatch(c.String("topics.regex")), Exclude: fullMatch(c.String("topics.exclude"))},
 		Refresh: ms("topics.refresh.ms"),
 		Group:   c.String("group.id"),
+		Session: ms("session.timeout.ms"),
 		Partition: partition.Config{
 			RotateAge: ms("rotate.age.ms"), Codec: c.String("codec"),
 			Gap: partition.GapPolicy(c.String("gap.policy")), Start: partition.StartPolicy(c.String("start")),

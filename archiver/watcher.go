@@ -24,6 +24,7 @@ const logRangeEvery = 5 * time.Second
 // topicsSeen is what the watcher found.
 type topicsSeen struct {
 	selected []string          // sorted
+	missing  []string          // named, and not in Kafka; sorted
 	ids      map[string]string // of all topics
 }
 
@@ -32,14 +33,15 @@ type logRanges map[kafka.TP]kafka.LogRange
 
 // watcher looks for topics, their ids and log ends.
 type watcher struct {
-	admin  *kafka.Admin
-	store  store.Store
-	sel    Selection
-	every  time.Duration
-	log    *zap.Logger
-	inbox  *inbox
-	owned  *atomic.Pointer[[]kafka.TP]
-	target map[string]bool // topic id → a replay writes to it; for topics that a pattern found
+	admin    *kafka.Admin
+	store    store.Store
+	sel      Selection
+	every    time.Duration
+	log      *zap.Logger
+	inbox    *inbox
+	owned    *atomic.Pointer[[]kafka.TP]
+	answered func()          // called when Kafka has answered
+	target   map[string]bool // topic id → a replay writes to it; for topics that a pattern found
 }
 
 func (w *watcher) run(ctx context.Context) {
@@ -66,6 +68,7 @@ func (w *watcher) topics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.answered()
 	seen := topicsSeen{selected: []string{}, ids: make(map[string]string, len(all))}
 	for name, t := range all {
 		seen.ids[name] = t.ID
@@ -77,6 +80,12 @@ func (w *watcher) topics(ctx context.Context) error {
 			seen.selected = append(seen.selected, name)
 		}
 	}
+	for _, name := range w.sel.Names {
+		if _, ok := all[name]; !ok {
+			seen.missing = append(seen.missing, name)
+		}
+	}
+	slices.Sort(seen.missing)
 	slices.Sort(seen.selected)
 	w.inbox.put(seen)
 	return nil

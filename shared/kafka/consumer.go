@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
@@ -44,6 +45,8 @@ type Consumer struct {
 	left  []Event    // arose outside Poll, handed over by the next
 
 	topics []string // subscribed to
+
+	assignments atomic.Int64
 
 	ops sync.WaitGroup // Commit, Committed and Watermarks under way
 

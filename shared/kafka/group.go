@@ -24,6 +24,7 @@ func (c *Consumer) rebalance(_ *kafka.Consumer, ev kafka.Event) error {
 			c.owned[tp] = true
 		}
 		c.mu.Unlock()
+		c.assignments.Add(1)
 		if len(tps) > 0 {
 			c.emit(Assigned{Partitions: tps})
 		}
@@ -59,6 +60,10 @@ func (c *Consumer) rebalance(_ *kafka.Consumer, ev kafka.Event) error {
 	}
 	return nil
 }
+
+// Assignments counts the answers of the group to a join, those without a partition for this consumer included (Assigned is an event only
+// where there is one).
+func (c *Consumer) Assignments() int64 { return c.assignments.Load() }
 
 func namesOf(ps []kafka.TopicPartition) []TP {
 	tps := make([]TP, len(ps))
