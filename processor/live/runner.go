@@ -26,6 +26,7 @@ type Config struct {
 	CommitInterval   time.Duration  // 1 s
 	CommitRecords    int            // 100,000
 	MetadataInterval time.Duration  // 5 s: how often new partitions and log ends are looked for
+	KeepInterval     time.Duration  // 1 h: how old a stored position may become before it is stored again; far below the broker's offsets.retention
 	TxTimeout        time.Duration  // 30 s: after it the broker aborts a transaction whose process died
 	SessionTimeout   time.Duration  // of the group; 0: librdkafka's default
 	StartLatest      bool           // a fresh pipeline begins at the log end
@@ -76,6 +77,7 @@ func NewRunner(cfg Config) (*Runner, error) {
 	}
 	setDefault(&cfg.CommitInterval, time.Second)
 	setDefault(&cfg.MetadataInterval, 5*time.Second)
+	setDefault(&cfg.KeepInterval, time.Hour)
 	setDefault(&cfg.TxTimeout, 30*time.Second)
 	if cfg.CommitRecords <= 0 {
 		cfg.CommitRecords = 100_000

@@ -45,7 +45,7 @@ type Status struct {
 	Late        int64                  `json:"late"`
 	Future      int64                  `json:"future"`
 	Poison      int64                  `json:"poison"`
-	Commits     int64                  `json:"commits"`
+	Commits     int64                  `json:"commits"`  // transactions that brought something new
 	Restarts    int64                  `json:"restarts"` // times everything in memory was dropped after an error
 	Partitions  []PartitionStatus      `json:"partitions"`
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -41,6 +42,7 @@ type task struct {
 
 	fed        int // records since the last commit
 	lastCommit time.Time
+	allStored  time.Time // when every position was last stored; zero: not in this run
 	lastLook   time.Time // at topics and log ends
 	lastShown  time.Time
 }
@@ -87,19 +89,16 @@ func (t *task) begin(ctx context.Context, assigned []kafka.TP) (wait bool, err e
 	if err != nil {
 		return false, fmt.Errorf("read log ends of the inputs: %w", err)
 	}
-	// Positions before decisions: once the positions that a transaction holds are visible, its decisions are below the log
-	// end that ReadLog asks for.
-	committed, err := t.member.Committed(ctx, all)
-	if err != nil {
-		return false, fmt.Errorf("read positions of group %s: %w", t.cfg.group(), err)
-	}
-	recs, err := sink.ReadLog(ctx, t.cfg.Consumer, t.cfg.Admin, kafka.TP{Topic: p.DecisionsTopic()})
+	committed, log, err := t.readStored(ctx, all)
 	if err != nil {
 		return false, err
 	}
-	log, err := decision.ParseLog(sink.Values(recs))
-	if err != nil {
-		return false, refuse("topic %s: %v", p.DecisionsTopic(), err)
+	if log.Origin != nil && !complete(committed, all) {
+		// Another process may have written the origin, and the positions with it, after we had read positions and before we read the
+		// log. Read again, they are there if they ever were.
+		if committed, log, err = t.readStored(ctx, all); err != nil {
+			return false, err
+		}
 	}
 	plan, err := MakePlan(Found{
 		Pipeline: p.Name, Hash: p.Hash, Group: t.cfg.group(), Keyed: p.Keyed, FirstSource: p.Source[0].Topic, StartLatest: t.cfg.StartLatest,
@@ -146,6 +145,35 @@ func (t *task) begin(ctx context.Context, assigned []kafka.TP) (wait bool, err e
 	return false, nil
 }
 
+// readStored reads positions, waiting for transactions that hold some, and then decisions: once the positions that a transaction holds are
+// visible, its decisions are below the log end that ReadLog asks for.
+func (t *task) readStored(ctx context.Context, all []kafka.TP) (map[kafka.TP]kafka.CommitOffset, *decision.Log, error) {
+	committed, err := t.member.Committed(ctx, all)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read positions of group %s: %w", t.cfg.group(), err)
+	}
+	topic := t.cfg.Pipeline.DecisionsTopic()
+	recs, err := sink.ReadLog(ctx, t.cfg.Consumer, t.cfg.Admin, kafka.TP{Topic: topic})
+	if err != nil {
+		return nil, nil, err
+	}
+	log, err := decision.ParseLog(sink.Values(recs))
+	if err != nil {
+		return nil, nil, refuse("topic %s: %v", topic, err)
+	}
+	return committed, log, nil
+}
+
+// complete reports whether there is a position of each partition.
+func complete(committed map[kafka.TP]kafka.CommitOffset, all []kafka.TP) bool {
+	for _, tp := range all {
+		if o, ok := committed[tp]; !ok || o.Offset < 0 {
+			return false
+		}
+	}
+	return true
+}
+
 func (t *task) ensureOutputs(ctx context.Context, topics map[string]kafka.Topic) error {
 	counts := map[string]int32{}
 	var limits []int64
@@ -180,6 +208,7 @@ func maxMessage(ctx context.Context, admin *kafka.Admin, topic string) (int64, e
 
 func (t *task) add(tp kafka.TP, c engine.Commit, logEnd int64) {
 	t.eng.AddPartition(tp, c)
+	t.allStored = time.Time{}
 	t.parts[tp] = &part{goal: c.Position, committed: c, logEnd: logEnd}
 }
 
@@ -268,9 +297,15 @@ func (t *task) caughtUp() bool {
 	return true
 }
 
-// commit writes everything that follows from the positions in one transaction, if there is anything new.
+// commit writes everything that follows from the positions in one transaction, if there is anything new. Now and then it stores every
+// position, changed or not: Kafka forgets one that has not been stored for offsets.retention where the group does not subscribe its topic, and
+// the group of a merged pipeline subscribes none of the inputs.
 func (t *task) commit(ctx context.Context) error {
+	due := time.Since(t.allStored) >= t.cfg.KeepInterval
 	if !t.cfg.Pipeline.Keyed && !t.caughtUp() {
+		if due {
+			return t.keep(ctx)
+		}
 		return nil
 	}
 	outs := t.eng.Take()
@@ -288,9 +323,17 @@ func (t *task) commit(ctx context.Context) error {
 		}
 	}
 	if len(outs) == 0 && len(t.pending) == 0 && len(changed) == 0 {
+		if due {
+			return t.keep(ctx)
+		}
 		return nil
 	}
-	if err := t.transact(ctx, outs, changed); err != nil {
+	positions := changed
+	if due {
+		positions = t.stored()
+		maps.Copy(positions, changed)
+	}
+	if err := t.transact(ctx, t.pending, outs, positions); err != nil {
 		var refused *sink.RefusedError
 		if err = sink.Refused(err, outs); errors.As(err, &refused) {
 			return refuse("pipeline %s: %v", t.cfg.Pipeline.Name, err)
@@ -303,11 +346,42 @@ func (t *task) commit(ctx context.Context) error {
 		}
 	}
 	t.pending, t.extra = nil, nil
+	if due {
+		t.allStored = time.Now()
+	}
 	t.board.update(func(st *Status) { st.count(outs); st.Commits++ })
 	return nil
 }
 
-func (t *task) transact(ctx context.Context, outs []engine.Output, positions map[kafka.TP]engine.Commit) (err error) {
+// stored returns the positions as they are stored. They are right also where a partition is still catching up.
+func (t *task) stored() map[kafka.TP]engine.Commit {
+	m := make(map[kafka.TP]engine.Commit, len(t.parts))
+	for tp, p := range t.parts {
+		if p.committed.Position >= 0 {
+			m[tp] = p.committed
+		}
+	}
+	return m
+}
+
+// keep stores the positions again as they are.
+func (t *task) keep(ctx context.Context) error {
+	if len(t.parts) == 0 {
+		return nil
+	}
+	err := t.transact(ctx, nil, nil, t.stored())
+	switch {
+	case err == nil:
+		t.allStored = time.Now()
+	case errors.Is(err, kafka.ErrRebalancing):
+		t.cfg.Log.Debug("positions are stored again after the rebalance", zap.Error(err)) // nothing was at stake
+	default:
+		return fmt.Errorf("store positions of pipeline %s again: %w", t.cfg.Pipeline.Name, err)
+	}
+	return nil
+}
+
+func (t *task) transact(ctx context.Context, decisions []decision.Entry, outs []engine.Output, positions map[kafka.TP]engine.Commit) (err error) {
 	if err := t.producer.Begin(); err != nil {
 		return err
 	}
@@ -321,7 +395,7 @@ func (t *task) transact(ctx context.Context, outs []engine.Output, positions map
 			}
 		}
 	}()
-	for _, e := range t.pending {
+	for _, e := range decisions {
 		if err := t.producer.Send(ctx, decisionRecord(t.cfg.Pipeline.DecisionsTopic(), e, time.Now())); err != nil {
 			return fmt.Errorf("write decision: %w", err)
 		}

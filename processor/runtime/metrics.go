@@ -18,7 +18,7 @@ var (
 
 	stateDesc     = prometheus.NewDesc("tapedeck_processor_state", "1 for the state that the pipeline's live run is in.", []string{"pipeline", "state"}, nil)
 	outputDesc    = prometheus.NewDesc("tapedeck_processor_outputs_total", "Records written and committed by live runs since the process started.", []string{"pipeline", "kind"}, nil)
-	commitDesc    = prometheus.NewDesc("tapedeck_processor_commits_total", "Transactions committed.", perPipeline, nil)
+	commitDesc    = prometheus.NewDesc("tapedeck_processor_commits_total", "Transactions committed that brought something new.", perPipeline, nil)
 	restartDesc   = prometheus.NewDesc("tapedeck_processor_restarts_total", "Times a live run began again from committed state after an error.", perPipeline, nil)
 	watermarkDesc = prometheus.NewDesc("tapedeck_processor_watermark_seconds", "Event time through which a merged pipeline's windows are closed, since the Unix epoch.", perPipeline, nil)
 	windowsDesc   = prometheus.NewDesc("tapedeck_processor_open_windows", "Windows not closed yet.", perPipeline, nil)

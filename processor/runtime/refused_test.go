@@ -67,9 +67,9 @@ func TestLiveTakesAnyTime(t *testing.T) {
 
 // A side output is larger than its record, which may be as large as its topic allows.
 func TestLiveTakesTheLargestRecords(t *testing.T) {
-	e := newEnv(t)
 	for name, limit := range map[string]int{"of a default topic": 1_048_588, "of a larger topic": 3 << 20} {
 		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
 			topic := unique("trips")
 			p := anyTime(t, topic)
 			if err := e.admin.CreateTopic(e.ctx(), topic, 1, 0, map[string]string{"max.message.bytes": fmt.Sprint(limit)}); err != nil {
