@@ -42,6 +42,7 @@ func (t *task) look(ctx context.Context) error {
 		if err := t.compare(topics); err != nil {
 			return err
 		}
+		t.unsure = false
 		var logs map[kafka.TP]kafka.LogRange
 		if logs, err = t.cfg.Admin.Offsets(bounded, sortedTPs(t.parts)); err == nil {
 			for tp, l := range logs {
@@ -54,6 +55,25 @@ func (t *task) look(ctx context.Context) error {
 	}
 	// Reading goes on by itself as long as it can; a topic that is gone shows there.
 	t.cfg.Log.Warn("look at the input topics", zap.String("pipeline", t.cfg.Pipeline.Name), zap.Error(err))
+	return nil
+}
+
+// makeSure looks at the topics' ids again if anything was read since the last look. A topic that is deleted and created again may have records
+// at the very offsets that come next, and ids never come back: where they are still the same, what was read is of the topics it should be of.
+func (t *task) makeSure(ctx context.Context) error {
+	if !t.unsure {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	topics, err := inputTopics(bounded, t.cfg)
+	if err != nil {
+		return err
+	}
+	if err := t.compare(topics); err != nil {
+		return err
+	}
+	t.unsure = false
 	return nil
 }
 

@@ -44,6 +44,7 @@ type task struct {
 	lastCommit time.Time
 	allStored  time.Time // when every position was last stored; zero: not in this run
 	lastLook   time.Time // at topics and log ends
+	unsure     bool      // something was read since the topics' ids were last looked at
 	lastShown  time.Time
 }
 
@@ -238,6 +239,7 @@ func (t *task) remove(tp kafka.TP) {
 func (t *task) handle(ctx context.Context, ev kafka.Event) error {
 	switch ev := ev.(type) {
 	case kafka.Batch:
+		t.unsure = true
 		if p, ok := t.parts[ev.TP]; ok {
 			return t.take(ctx, ev.TP, p, ev.Records)
 		}
@@ -327,6 +329,9 @@ func (t *task) commit(ctx context.Context) error {
 			return t.keep(ctx)
 		}
 		return nil
+	}
+	if err := t.makeSure(ctx); err != nil {
+		return err
 	}
 	positions := changed
 	if due {
