@@ -71,6 +71,8 @@ func (p probe) bytes(ctx context.Context) (key string, err error) {
 		fresh := err == nil
 		switch {
 		case fresh || errors.Is(err, store.ErrExists):
+		case errors.Is(err, store.ErrNoBucket):
+			return "", fmt.Errorf("the bucket in the store address is wrong, or must be created first: %w", err)
 		case errors.Is(err, store.ErrInvalid):
 			return "", fmt.Errorf("the store refuses a plain conditional create: %s; if it says that conditions are not implemented: %s: %w", checksumAdvice, conditionWhy, err)
 		case errors.Is(err, store.ErrNotAllowed):

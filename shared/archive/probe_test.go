@@ -255,3 +255,24 @@ func TestProbesAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A bucket that is not there is no matter of checksums or conditions.
+func TestProbeOfAMissingBucket(t *testing.T) {
+	st := failingCreate{mem.New(), fmt.Errorf("bucket b does not exist: %w", errors.Join(store.ErrInvalid, store.ErrNoBucket))}
+	err := Probe(context.Background(), st)
+	if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "bucket b does not exist") || !strings.Contains(err.Error(), "store address") {
+		t.Fatal(err)
+	}
+	for _, not := range []string{"checksum", "If-None-Match", "condition"} {
+		if strings.Contains(err.Error(), not) {
+			t.Errorf("speaks of %s: %v", not, err)
+		}
+	}
+}
+
+type failingCreate struct {
+	*mem.Store
+	err error
+}
+
+func (s failingCreate) Create(context.Context, string, []byte) error { return s.err }

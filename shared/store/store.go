@@ -16,6 +16,8 @@ var (
 	ErrExists = errors.New("object exists")
 	// ErrNotFound: no such object (or no such bucket, where the text says so).
 	ErrNotFound = errors.New("object not found")
+	// ErrNoBucket: the bucket of the address is not there; joined to ErrInvalid of a create and ErrNotFound of a read.
+	ErrNoBucket = errors.New("no such bucket")
 	// ErrUnknown: the outcome of a Create is not known: 409, time-out, reset, 5xx, 200 with an error body. The object may be
 	// there now, appear later, or never.
 	ErrUnknown = errors.New("outcome unknown")

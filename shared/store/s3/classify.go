@@ -86,7 +86,7 @@ func (s *Store) createError(ctx context.Context, key string, err error) error {
 	case a.status == http.StatusPreconditionFailed, a.status == http.StatusNotModified:
 		return fail(store.ErrExists, a.String())
 	case a.code == "NoSuchBucket":
-		return fail(store.ErrInvalid, fmt.Sprintf("bucket %s does not exist (%s)", s.o.Bucket, a))
+		return fail(noBucket{store.ErrInvalid}, fmt.Sprintf("bucket %s does not exist (%s)", s.o.Bucket, a))
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusProxyAuthRequired,
 		a.status < 500 && slices.Contains(deniedCodes, a.code):
 		return fail(store.ErrNotAllowed, a.String()+"; check credentials, and the right s3:PutObject")
@@ -127,7 +127,7 @@ func (s *Store) readError(ctx context.Context, op, key string, err error) error 
 	case a.status == 0:
 		return fail(nil, rootText(err))
 	case a.code == "NoSuchBucket":
-		return fail(store.ErrNotFound, fmt.Sprintf("bucket %s does not exist (%s)", s.o.Bucket, a))
+		return fail(noBucket{store.ErrNotFound}, fmt.Sprintf("bucket %s does not exist (%s)", s.o.Bucket, a))
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusProxyAuthRequired,
 		a.status < 500 && slices.Contains(deniedCodes, a.code):
 		return fail(store.ErrNotAllowed, a.String()+"; check credentials, and the rights s3:GetObject and s3:ListBucket")
@@ -147,6 +147,11 @@ func (s *Store) readError(ctx context.Context, op, key string, err error) error 
 		return fail(nil, a.String())
 	}
 }
+
+// noBucket is the class of a failure for want of the bucket; it reads as the class it is joined to.
+type noBucket struct{ error }
+
+func (e noBucket) Unwrap() []error { return []error{e.error, store.ErrNoBucket} }
 
 // noCredentials is the failure to find or renew credentials: nothing was sent.
 func (s *Store) noCredentials(ctx context.Context, op, key string, err error) error {
