@@ -14,11 +14,11 @@ import (
 )
 
 // DefaultListen is where the archiver serves HTTP: Connect's 8083 stays free for a parallel run.
-const DefaultListen = ":8183"
+const DefaultListen = "127.0.0.1:8183"
 
 // Keys are the archiver's settings.
 func Keys() []service.Key {
-	return append(service.CommonKeys(DefaultListen),
+	return append(service.CommonKeys(DefaultListen, service.KafkaKeys("consumer"), service.StoreKeys(), service.RegistryKeys()),
 		service.Key{Name: "bootstrap.servers", Required: true, Doc: "Kafka brokers to ask first, host:port, comma separated", Example: "127.0.0.1:9092"},
 		service.Key{Name: "store", Required: true, Doc: "the archive: s3://bucket/prefix?endpoint=…&region=…&path-style=true or file:///directory",
 			Example: "s3://tapedeck/archive?region=eu-central-1"},

@@ -75,7 +75,7 @@ func Command(name, short string, keys []Key, run func(ctx context.Context, f *Fr
 		Long:  short + "\n\n" + help(name, keys),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := Load(keys, o.file, o.sets, os.Environ())
+			cfg, err := load("the "+name, keys, o.file, o.sets, os.Environ())
 			if err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ func Command(name, short string, keys []Key, run func(ctx context.Context, f *Fr
 		},
 	}
 	o.flags(cmd)
-	cmd.AddCommand(configCommand(keys), healthcheckCommand(keys), versionCommand(name))
+	cmd.AddCommand(configCommand(name, keys), healthcheckCommand(keys), versionCommand(name))
 	return cmd
 }
 
@@ -117,14 +117,14 @@ func withSignals(parent context.Context, log *zap.Logger) (context.Context, func
 	}
 }
 
-func configCommand(keys []Key) *cobra.Command {
+func configCommand(name string, keys []Key) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the resolved configuration, secrets masked",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := Load(keys, o.file, o.sets, os.Environ())
+			cfg, err := load("the "+name, keys, o.file, o.sets, os.Environ())
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 // Config is a resolved configuration. Precedence: --set, then environment TAPEDECK_* (dots as underscores, upper case), then the
 // YAML file (nested or dotted), then defaults.
 type Config struct {
+	reader string // who reads it, for messages
 	keys   []Key
 	byName map[string]Key
 	values map[string]setting // exact keys (always present) and given members of families
@@ -19,8 +20,14 @@ type Config struct {
 // Load resolves. env is os.Environ()-like; file "" means none. An unknown key is an error naming the nearest known one
 // and where it was written (file:line, environment or --set); a missing required key, a value of the wrong kind too. A secret may
 // be given as <name>.file: the file's content without its last line break.
+//
+// A setting that only another of the services uses is an error too, but in the environment, which they may share.
 func Load(keys []Key, file string, sets []string, env []string) (*Config, error) {
-	c := &Config{keys: merge(keys), byName: map[string]Key{}, values: map[string]setting{}}
+	return load("this service", keys, file, sets, env)
+}
+
+func load(reader string, keys []Key, file string, sets []string, env []string) (*Config, error) {
+	c := &Config{reader: reader, keys: merge(keys), byName: map[string]Key{}, values: map[string]setting{}}
 	for _, k := range c.keys {
 		c.byName[k.Name] = k
 		if _, family := k.isPrefix(); !family {
@@ -103,6 +110,9 @@ func (c *Config) put(s setting) error {
 			if _, family := k.isPrefix(); !family {
 				known = append(known, k.Name)
 			}
+		}
+		if ofAnother(s.name) {
+			return fmt.Errorf("setting %q (%s) is not used by %s: remove it", s.name, s.origin, c.reader)
 		}
 		return unknown("setting", s.name, s.origin, Nearest(s.name, known))
 	}

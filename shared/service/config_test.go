@@ -11,7 +11,7 @@ import (
 )
 
 func testKeys() []Key {
-	return append(CommonKeys("127.0.0.1:0"),
+	return append(CommonKeys("127.0.0.1:0", KafkaKeys("consumer", "producer"), StoreKeys(), RegistryKeys()),
 		Key{Name: "flush.size", Kind: Int, Default: "100", Doc: "records per segment", Example: "1000"},
 		Key{Name: "segment.bytes", Kind: Bytes, Default: "64MiB"},
 		Key{Name: "topics", Kind: List, Example: "a,b"},
@@ -236,4 +236,39 @@ func FuzzParseYAML(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestURLsInParametersAreMasked(t *testing.T) {
+	for in, want := range map[string]string{
+		"s3://b/p?endpoint=http://me:s3cret@h:9000&region=x":       "s3://b/p?endpoint=http://me:****@h:9000&region=x",
+		"s3://b/p?proxy=http%3A%2F%2Fme%3As3cret%40h%3A1&region=x": "s3://b/p?proxy=http%3A%2F%2Fme%3A****%40h%3A1&region=x",
+		"s3://b/p?proxy=http://s3cret@h":                           "s3://b/p?proxy=http://****@h",
+		"s3://b/p?proxy=http:%2f%2fme:s3cret@h":                    "s3://b/p?proxy=http%3A%2F%2Fme%3A****%40h",
+		"s3://b/p?endpoint=http://h:9000&path-style=true":          "s3://b/p?endpoint=http://h:9000&path-style=true",
+		"s3://b/p?endpoint=http%3A%2F%2Fh%3A9000":                  "s3://b/p?endpoint=http%3A%2F%2Fh%3A9000",
+	} {
+		if got := maskURL(in); got != want {
+			t.Errorf("%s is shown as %s, want %s", in, got, want)
+		}
+	}
+}
+
+// What a service would ignore is refused where it was written for it; an environment may be shared by the services.
+func TestASettingOfAnotherServiceIsRefused(t *testing.T) {
+	keys := CommonKeys("127.0.0.1:0", StoreKeys())
+	for _, name := range []string{"bootstrap.servers", "consumer.override.fetch.min.bytes", "sasl.password", "schema.registry.url"} {
+		_, err := load("the replayer", keys, "", []string{name + "=x"}, nil)
+		if want := `setting "` + name + `" (--set) is not used by the replayer`; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if _, err := Load(keys, "", nil, []string{EnvName(name) + "=x"}); err != nil {
+			t.Errorf("environment: %v", err)
+		}
+	}
+	if _, err := Load(keys, "", nil, []string{"TAPEDECK_BOTSTRAP_SERVERS=x"}); err == nil {
+		t.Error("a variable that nobody knows was taken")
+	}
+	if _, err := Load(KafkaKeys(), "", []string{"security.protocol=sasl"}, nil); err == nil || !strings.Contains(err.Error(), "security.protocol") {
+		t.Errorf("security.protocol: %v", err)
+	}
 }

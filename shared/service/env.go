@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -54,6 +55,9 @@ func readEnv(keys []Key, env []string) ([]setting, error) {
 				}
 			}
 		}
+		if s.name == "" && anothers(name) {
+			continue
+		}
 		if s.name == "" {
 			known := make([]string, 0, len(exact))
 			for n := range exact {
@@ -66,6 +70,16 @@ func readEnv(keys []Key, env []string) ([]setting, error) {
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].name < out[j].name })
 	return out, nil
+}
+
+// anothers reports whether an environment variable is a setting of another of the services.
+func anothers(env string) bool {
+	for _, k := range slices.Concat(KafkaKeys("consumer", "producer"), StoreKeys(), RegistryKeys()) {
+		if p, family := k.isPrefix(); family && strings.HasPrefix(env, EnvName(p)) || env == EnvName(k.Name) || k.Secret && env == EnvName(k.Name+".file") {
+			return true
+		}
+	}
+	return false
 }
 
 func unknown(what, name, origin, near string) error {

@@ -1,7 +1,9 @@
 package service
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -46,32 +48,73 @@ func (k Key) isPrefix() (string, bool) {
 	return p, ok
 }
 
-// CommonKeys are the keys of every service: listen address (rest.listen, TAPEDECK_REST_LISTEN), log.level, log.format,
-// bootstrap.servers, what secures Kafka connections (security.protocol, sasl.*, ssl.*), consumer.override.*,
-// producer.override.*, schema.registry.*, store, topics.dir, start-up bound (startup.timeout). listen is the default listen
-// address. A service that needs more of one of them (Required, another default) appends a Key of the same name: the later wins.
-func CommonKeys(listen string) []Key {
-	return []Key{
+// CommonKeys are the keys of every service: listen address (rest.listen, TAPEDECK_REST_LISTEN), log.level, log.format, start-up bound
+// (startup.timeout). listen is the default listen address. A service adds the groups of what it uses (KafkaKeys, StoreKeys, RegistryKeys), so
+// that it refuses what it would ignore. One that needs more of a key (Required, another default) appends a Key of the same name:
+// the later wins.
+func CommonKeys(listen string, groups ...[]Key) []Key {
+	keys := slices.Concat(groups...)
+	return append(keys,
+		Key{Name: "rest.listen", Kind: String, Default: listen,
+			Doc:     "address to serve HTTP on, host:port; there is no authentication yet: beyond this host only where the network is trusted; port 0 takes a free one",
+			Example: listen},
+		Key{Name: "rest.port.file", Kind: String, Doc: "file to write the address (host:port) to that is really served; empty: none"},
+		Key{Name: "log.level", Kind: String, Default: "info", OneOf: []string{"debug", "info", "warn", "error"}, Doc: "lowest level logged"},
+		Key{Name: "log.format", Kind: String, Default: "json", OneOf: []string{"json", "console"}, Doc: "json (one object a line) or console"},
+		Key{Name: "startup.timeout", Kind: Duration, Default: "30s", Doc: "how long to wait at start for what the service needs (Kafka, store, registry)"},
+	)
+}
+
+// KafkaKeys are the keys of a service that connects to Kafka: bootstrap.servers, what secures the connections, and <role>.override.* for its
+// roles (consumer, producer).
+func KafkaKeys(roles ...string) []Key {
+	keys := []Key{
 		{Name: "bootstrap.servers", Kind: String, Doc: "Kafka brokers to ask first, host:port, comma separated",
 			Example: "127.0.0.1:9092"},
-		{Name: "security.protocol", Kind: String, Doc: "plaintext, ssl, sasl_plaintext or sasl_ssl, for every Kafka connection"},
+		{Name: "security.protocol", Kind: String, Check: checkProtocol, Doc: "plaintext, ssl, sasl_plaintext or sasl_ssl, for every Kafka connection"},
 		{Name: "sasl.*", Doc: "SASL settings of librdkafka, for every Kafka connection"},
 		{Name: "ssl.*", Doc: "TLS settings of librdkafka, for every Kafka connection"},
-		{Name: "consumer.override.*", Doc: "settings of librdkafka for consumers, passed on as they are"},
-		{Name: "producer.override.*", Doc: "settings of librdkafka for producers, passed on as they are"},
+	}
+	for _, role := range roles {
+		keys = append(keys, Key{Name: role + ".override.*", Doc: "settings of librdkafka for " + role + "s, passed on as they are"})
+	}
+	return keys
+}
+
+func checkProtocol(s string) error {
+	switch strings.ToLower(s) {
+	case "", "plaintext", "ssl", "sasl_plaintext", "sasl_ssl":
+		return nil
+	}
+	return errors.New("want plaintext, ssl, sasl_plaintext or sasl_ssl")
+}
+
+// StoreKeys are the keys of a service that uses the archive.
+func StoreKeys() []Key {
+	return []Key{
 		{Name: "store", Kind: String, Doc: "the archive: s3://bucket/prefix?endpoint=…&region=…&path-style=true or file:///directory",
 			Example: "s3://tapedeck/archive?region=eu-central-1"},
 		{Name: "topics.dir", Kind: String, Default: "topics", Doc: "first path element of segment names in the store"},
+	}
+}
+
+// RegistryKeys are the keys of a service that asks a schema registry.
+func RegistryKeys() []Key {
+	return []Key{
 		{Name: "schema.registry.url", Kind: String, Doc: "schema registry (Confluent's API); empty: none"},
 		{Name: "schema.registry.basic.auth.user.info", Kind: String, Secret: true, Doc: "user:password for the schema registry"},
 		{Name: "schema.registry.ssl.ca.location", Kind: String, Doc: "file with the CA certificates (PEM) to trust for the schema registry"},
-		{Name: "rest.listen", Kind: String, Default: listen, Doc: "address to serve HTTP on, host:port; port 0 takes a free one",
-			Example: listen},
-		{Name: "rest.port.file", Kind: String, Doc: "file to write the address (host:port) to that is really served; empty: none"},
-		{Name: "log.level", Kind: String, Default: "info", OneOf: []string{"debug", "info", "warn", "error"}, Doc: "lowest level logged"},
-		{Name: "log.format", Kind: String, Default: "json", OneOf: []string{"json", "console"}, Doc: "json (one object a line) or console"},
-		{Name: "startup.timeout", Kind: Duration, Default: "30s", Doc: "how long to wait for Kafka, store and registry at start"},
 	}
+}
+
+// ofAnother reports whether name is a setting that some service uses, in any of the groups.
+func ofAnother(name string) bool {
+	c := &Config{keys: slices.Concat(KafkaKeys("consumer", "producer"), StoreKeys(), RegistryKeys()), byName: map[string]Key{}}
+	for _, k := range c.keys {
+		c.byName[k.Name] = k
+	}
+	_, ok := c.lookup(name)
+	return ok
 }
 
 // merge lets a later key of the same name replace an earlier one, keeping the earlier's place.

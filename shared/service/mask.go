@@ -44,7 +44,7 @@ func (c *Config) Masked() map[string]string {
 	return out
 }
 
-// maskURL masks the password and the secret parameters of a URL; anything else stays as it is. The text is edited in place, so that
+// maskURL masks the password (a user alone may be one too) and the secret parameters of a URL, also of URLs in its parameters; anything else stays as it is. The text is edited in place, so that
 // what is not secret keeps its spelling.
 func maskURL(s string) string {
 	if !strings.Contains(s, "://") {
@@ -58,6 +58,8 @@ func maskURL(s string) string {
 	if i := strings.LastIndex(authority, "@"); i >= 0 {
 		if user, _, ok := strings.Cut(authority[:i], ":"); ok {
 			authority = user + ":" + mask + authority[i:]
+		} else {
+			authority = mask + authority[i:] // a token, perhaps
 		}
 	}
 	if path, query, ok := strings.Cut(tail, "?"); ok {
@@ -67,6 +69,8 @@ func maskURL(s string) string {
 			name, value, ok := strings.Cut(p, "=")
 			if decoded, err := url.QueryUnescape(name); err == nil && ok && value != "" && looksSecret(decoded) {
 				parts[i] = name + "=" + mask
+			} else if ok {
+				parts[i] = name + "=" + maskNested(value)
 			}
 		}
 		tail = path + "?" + strings.Join(parts, "&")
@@ -75,4 +79,19 @@ func maskURL(s string) string {
 		}
 	}
 	return scheme + "://" + authority + tail
+}
+
+// maskNested masks a URL that is the value of a parameter, written plainly or percent-encoded.
+func maskNested(value string) string {
+	if strings.Contains(value, "://") {
+		return maskURL(value)
+	}
+	decoded, err := url.QueryUnescape(value)
+	if err != nil {
+		return value
+	}
+	if masked := maskURL(decoded); masked != decoded {
+		return strings.ReplaceAll(url.QueryEscape(masked), url.QueryEscape(mask), mask)
+	}
+	return value
 }

@@ -8,10 +8,10 @@ import (
 )
 
 // defaultListen is the processor's port of the three (8183 archiver, 8184 replayer, 8185 processor).
-const defaultListen = ":8185"
+const defaultListen = "127.0.0.1:8185"
 
 func keys() []service.Key {
-	return append(service.CommonKeys(defaultListen),
+	return append(service.CommonKeys(defaultListen, service.KafkaKeys("consumer", "producer"), service.RegistryKeys()),
 		service.Key{Name: "bootstrap.servers", Kind: service.String, Required: true, Doc: "Kafka brokers to ask first, host:port, comma separated", Example: "127.0.0.1:9092"},
 		service.Key{Name: "pipelines", Kind: service.List, Required: true, Doc: "pipeline files (YAML), one pipeline each; `processor validate FILE` checks one", Example: "fares.yaml"},
 		service.Key{Name: "group.prefix", Kind: service.String, Default: "tapedeck", Doc: "consumer groups and transactional ids are named <group.prefix>.<pipeline>; two processors that must not share work need two prefixes and two sets of pipeline names"},
