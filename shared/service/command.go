@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -96,24 +97,54 @@ func Command(name, short string, keys []Key, run func(ctx context.Context, f *Fr
 	return cmd
 }
 
-// withSignals returns a context that ends at the first SIGTERM or SIGINT. From then on the signals have their default action
-// again, so that a second one ends a process whose shutdown hangs. The returned function frees the signals.
+// sameSignal is how long the signal that began the shutdown is not counted a second time: GNU timeout and process groups deliver one twice.
+const sameSignal = time.Second
+
+// withSignals returns a context that ends at the first SIGTERM or SIGINT. A second signal, another or later than sameSignal, finds the
+// default action, so that it ends a process whose shutdown hangs. The returned function frees the signals.
 func withSignals(parent context.Context, log *zap.Logger) (context.Context, func()) {
 	if parent == nil {
 		parent = context.Background()
 	}
-	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
-	told := make(chan struct{})
-	forget := context.AfterFunc(ctx, func() {
-		defer close(told)
-		stop()
-		log.Info("shutting down; a second signal ends the process at once")
-	})
-	return ctx, func() {
-		if !forget() {
-			<-told
+	ctx, cancel := context.WithCancel(parent)
+	got := make(chan os.Signal, 8)
+	signal.Notify(got, os.Interrupt, syscall.SIGTERM)
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer signal.Stop(got)
+		var first os.Signal
+		select {
+		case first = <-got:
+		case <-end:
+			return
 		}
-		stop()
+		log.Info("shutting down; a second signal ends the process at once", zap.Stringer("signal", first))
+		cancel()
+		same := time.NewTimer(sameSignal)
+		defer same.Stop()
+		for {
+			select {
+			case s := <-got:
+				if s == first {
+					continue
+				}
+				signal.Reset(os.Interrupt, syscall.SIGTERM)
+				if p, err := os.FindProcess(os.Getpid()); err == nil {
+					_ = p.Signal(s) // with its default action
+				}
+				return
+			case <-same.C:
+				return
+			case <-end:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		close(end)
+		<-ended
+		cancel()
 	}
 }
 

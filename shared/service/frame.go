@@ -111,11 +111,51 @@ func (f *Frame) handler() http.Handler {
 		WriteJSON(w, http.StatusOK, s)
 	})
 	mux.Handle("/", f.Mux)
+	routed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The muxes' own answers to what they have no route for are plain text.
+		_, pattern := mux.Handler(r)
+		if pattern == "/" {
+			_, pattern = f.Mux.Handler(r)
+		}
+		if pattern == "" {
+			mux.ServeHTTP(&jsonRefusal{ResponseWriter: w, r: r}, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 	limit := f.MaxBody
 	if limit <= 0 {
 		limit = defaultMaxBody
 	}
-	return http.MaxBytesHandler(mux, limit)
+	return http.MaxBytesHandler(routed, limit)
+}
+
+// jsonRefusal writes a mux's 404 or 405 as other errors are written. Its headers (Allow) stay.
+type jsonRefusal struct {
+	http.ResponseWriter
+	r       *http.Request
+	refused bool
+}
+
+func (j *jsonRefusal) WriteHeader(status int) {
+	if status < http.StatusBadRequest {
+		j.ResponseWriter.WriteHeader(status)
+		return
+	}
+	j.refused = true
+	text := "there is nothing at %s %s"
+	if status == http.StatusMethodNotAllowed {
+		text = "the method %s is not allowed at %s"
+	}
+	j.Header().Del("Content-Length")
+	WriteError(j.ResponseWriter, status, text, j.r.Method, j.r.URL.Path)
+}
+
+func (j *jsonRefusal) Write(b []byte) (int, error) {
+	if j.refused {
+		return len(b), nil // the mux's text
+	}
+	return j.ResponseWriter.Write(b)
 }
 
 // listen opens rest.listen and tells the address that it got.

@@ -343,3 +343,42 @@ func TestHealthcheckCommand(t *testing.T) {
 		t.Errorf("nobody there: %d", code)
 	}
 }
+
+func TestRefusalsOfTheMuxAreJSON(t *testing.T) {
+	url, _ := startFrame(t, func(f *Frame) {
+		f.Mux.HandleFunc("POST /things", func(w http.ResponseWriter, _ *http.Request) { WriteError(w, http.StatusNotFound, "no such thing") })
+	})
+	for _, c := range []struct {
+		method, path, message string
+		status                int
+	}{
+		{"GET", "/nowhere", "there is nothing at GET /nowhere", 404},
+		{"GET", "/things", "the method GET is not allowed at /things", 405},
+		{"POST", "/healthz", "POST /healthz", 404}, // the catch-all of the service's own routes has none for it
+		{"POST", "/things", "no such thing", 404},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), c.method, url+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var body struct {
+			Code    int    `json:"error_code"`
+			Message string `json:"message"`
+		}
+		err = json.NewDecoder(resp.Body).Decode(&body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != c.status || body.Code != c.status || !strings.Contains(body.Message, c.message) {
+			t.Errorf("%s %s: %d %+v %v", c.method, c.path, resp.StatusCode, body, err)
+		}
+		if ct := resp.Header.Get("Content-Type"); ct != "application/json" {
+			t.Errorf("%s %s: %s", c.method, c.path, ct)
+		}
+		if c.status == 405 && resp.Header.Get("Allow") != "POST" {
+			t.Errorf("Allow is %q", resp.Header.Get("Allow"))
+		}
+	}
+}

@@ -90,3 +90,35 @@ func TestSecondSignalEndsTheProcess(t *testing.T) {
 		}
 	}
 }
+
+// The first signal delivered twice at once is one signal; a different one ends the process at once.
+func TestTheSameSignalTwiceAtOnceIsOne(t *testing.T) {
+	cmd, sc := child(t, "hang")
+	began := time.Now()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	await(t, sc, "ending")
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for time.Since(began) < sameSignal/2 {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case err := <-done:
+			t.Fatalf("ended after %s: %v", time.Since(began), err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		ee, ok := err.(*exec.ExitError)
+		if !ok || ee.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("another signal did not end it")
+	}
+}
