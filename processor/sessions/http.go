@@ -17,6 +17,7 @@ const maxRequestBytes = 64 << 20
 // Routes adds the receiver protocol to mux.
 func (m *Manager) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("PUT /sessions/{name}", m.serveOpen)
+	mux.HandleFunc("POST /sessions/check", m.serveCheck)
 	mux.HandleFunc("PUT /sessions/{name}/segments/{topic}/{partition}/{start}", m.serveSegment)
 	mux.HandleFunc("GET /sessions/{name}", m.serveGet)
 	mux.HandleFunc("GET /sessions", m.serveList)
@@ -24,19 +25,34 @@ func (m *Manager) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("DELETE /sessions/{name}", m.serveCancel)
 }
 
-func (m *Manager) serveOpen(w http.ResponseWriter, r *http.Request) {
+func readRequest(w http.ResponseWriter, r *http.Request) (session.Request, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBytes))
 	if err != nil {
-		reply(w, nil, tooLarge(err, maxRequestBytes, ""))
-		return
+		return session.Request{}, tooLarge(err, maxRequestBytes, "")
 	}
-	req, err := ParseRequest(body)
+	return ParseRequest(body)
+}
+
+func (m *Manager) serveOpen(w http.ResponseWriter, r *http.Request) {
+	req, err := readRequest(w, r)
 	if err != nil {
 		reply(w, nil, err)
 		return
 	}
 	st, err := m.Open(r.Context(), r.PathValue("name"), req)
 	reply(w, st, err)
+}
+
+func (m *Manager) serveCheck(w http.ResponseWriter, r *http.Request) {
+	req, err := readRequest(w, r)
+	if err == nil {
+		_, _, _, err = m.validate(r.Context(), req)
+	}
+	if err != nil {
+		reply(w, nil, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 func (m *Manager) serveSegment(w http.ResponseWriter, r *http.Request) {

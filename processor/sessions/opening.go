@@ -34,13 +34,18 @@ func (m *Manager) producer(ctx context.Context, p *pipeline.Pipeline, name strin
 }
 
 // openNew opens a session that is not stored yet. The slot's mutex is held.
-func (m *Manager) openNew(ctx context.Context, sl *slot, name string, req session.Request) (err error) {
-	p := m.cfg.Pipelines[req.Pipeline]
-	var live *decision.Log
+// validate says whether a session with this request could be opened, whatever its name. It changes nothing.
+func (m *Manager) validate(ctx context.Context, req session.Request) (p *pipeline.Pipeline, live, log *decision.Log, err error) {
+	p = m.cfg.Pipelines[req.Pipeline]
 	if p != nil && req.Promise == session.Reproduce {
 		live = m.liveDecisions(ctx, p)
 	}
-	log, err := Validate(req, p, live)
+	log, err = Validate(req, p, live)
+	return p, live, log, err
+}
+
+func (m *Manager) openNew(ctx context.Context, sl *slot, name string, req session.Request) (err error) {
+	p, live, log, err := m.validate(ctx, req)
 	if err != nil {
 		return err
 	}

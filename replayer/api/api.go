@@ -72,6 +72,12 @@ func (a *API) openAPI(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *API) create(w http.ResponseWriter, r *http.Request) {
+	for name := range r.URL.Query() {
+		if name != "dryRun" { // a job that was meant as a dry run must not start because of a slip
+			service.WriteError(w, http.StatusBadRequest, "unknown query parameter %q: the only one is dryRun", name)
+			return
+		}
+	}
 	dry := false
 	switch q := r.URL.Query().Get("dryRun"); q {
 	case "true":

@@ -95,6 +95,7 @@ func TestLifeOfAJobOverHTTP(t *testing.T) {
 	if plan["totals"].(map[string]any)["partitions"] != 3.0 {
 		t.Errorf("plan %v", plan)
 	}
+	g.want(400, "dryrun", "POST", "/replays?dryrun=true", one) // a slip must not start a job
 	g.want(404, "no such job", "GET", "/replays/one", "")
 	if v := g.want(201, "", "POST", "/replays", one); v["existing"] != nil {
 		t.Errorf("a new job is called existing: %v", v)

@@ -366,7 +366,7 @@ func (m *Manager) List(ctx context.Context) ([]*View, error) {
 	return views, nil
 }
 
-// DryRun plans a request without making a job.
+// DryRun plans a request and asks the target whether it would take it, without making a job.
 func (m *Manager) DryRun(ctx context.Context, r *job.Request) (*run.Plan, error) {
 	dest, err := m.targetOf(r)
 	if err != nil {
@@ -376,7 +376,11 @@ func (m *Manager) DryRun(ctx context.Context, r *job.Request) (*run.Plan, error)
 	if err != nil {
 		return nil, err
 	}
-	return run.MakePlan(ctx, m.runner.Archive, r, pipe)
+	plan, err := run.MakePlan(ctx, m.runner.Archive, r, pipe)
+	if err != nil {
+		return nil, err
+	}
+	return plan, run.Ask(ctx, m.runner.Archive, plan, r, dest)
 }
 
 // Plan returns the plan of a job: the stored one, with its segments.

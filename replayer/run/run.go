@@ -163,12 +163,37 @@ func (x *Run) prepareRequest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.req = session.Request{Pipeline: x.plan.Pipeline, PipelineHash: x.plan.PipelineHash, Sender: x.job.ID, Epoch: x.job.Epoch,
-		Promise: x.plan.Promise, EndMode: x.plan.EndMode,
-		Schemas: x.job.Request.Schemas, Decisions: decisions}
-	for _, p := range x.plan.Partitions {
-		x.req.Ranges = append(x.req.Ranges, session.Range{TopicPartition: p.TopicPartition, TopicID: p.TopicID, Isolation: p.Isolation,
+	x.req = sessionRequest(x.plan, &x.job.Request, decisions)
+	x.req.Sender, x.req.Epoch = x.job.ID, x.job.Epoch
+	return nil
+}
+
+// sessionRequest is what a job with this plan asks of its target.
+func sessionRequest(plan *Plan, r *job.Request, decisions []json.RawMessage) session.Request {
+	req := session.Request{Pipeline: plan.Pipeline, PipelineHash: plan.PipelineHash, Promise: plan.Promise, EndMode: plan.EndMode,
+		Schemas: r.Schemas, Decisions: decisions}
+	for _, p := range plan.Partitions {
+		req.Ranges = append(req.Ranges, session.Range{TopicPartition: p.TopicPartition, TopicID: p.TopicID, Isolation: p.Isolation,
 			From: p.From, Until: p.Until, Gaps: p.Gaps})
+	}
+	return req
+}
+
+// Ask asks the target once whether it would take what is planned. A refusal is a *Failure.
+func Ask(ctx context.Context, arch *archive.Archive, plan *Plan, r *job.Request, dest *target.Client) error {
+	decisions, err := readDecisions(ctx, arch.Store(), plan.Decisions)
+	if err != nil {
+		return err
+	}
+	req := sessionRequest(plan, r, decisions)
+	req.Epoch = 1
+	err = dest.Check(ctx, req)
+	switch target.ClassOf(err) {
+	case target.Conflict, target.Refused, target.Missing:
+		return failf("target %s would refuse this replay: %w", dest.Config().Name, err)
+	}
+	if err != nil {
+		return fmt.Errorf("ask target %s (targets.%s.url): %w", dest.Config().Name, dest.Config().Name, err)
 	}
 	return nil
 }

@@ -102,6 +102,19 @@ func (c *Client) Open(ctx context.Context, name string, r session.Request) (*ses
 	return &s, c.call(ctx, http.MethodPut, nil, "application/json", body, &s, "sessions", name)
 }
 
+// Check asks whether a session with this request would be opened. A receiver without this call (404, 405) is taken to agree.
+func (c *Client) Check(ctx context.Context, r session.Request) error {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode the session request: %w", err)
+	}
+	err = c.call(ctx, http.MethodPost, nil, "application/json", body, nil, "sessions", "check")
+	if e := new(Error); errors.As(err, &e) && (e.Code == http.StatusNotFound || e.Code == http.StatusMethodNotAllowed) {
+		return nil
+	}
+	return err
+}
+
 // Put hands over one segment.
 func (c *Client) Put(ctx context.Context, name string, epoch int64, tp record.TopicPartition, start int64, body []byte) (*session.Ack, error) {
 	var a session.Ack

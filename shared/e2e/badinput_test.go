@@ -92,16 +92,22 @@ func TestReplayOfNothing(t *testing.T) {
 		}{
 			"topic":     {[]string{"--topics", "no-such-topic", "--from", "earliest", "--until", "end"}, "no-such-topic"},
 			"beyond":    {[]string{"--from", "earliest", "--until", "999999999"}, "999999999"},
+			"middle":    {[]string{"--promise", "recompute", "--from", "10"}, "middle"},
 			"no-window": {[]string{"--promise", "recompute", "--from", "2031-01-01T00:00:00Z", "--until", "2031-01-02T00:00:00Z"}, ""},
 		} {
-			args := append([]string{"start", "--url", p.Replayer.URL, "--name", name, "--target", "live", "--wait"}, c.args...)
-			cmd := exec.CommandContext(ctx, filepath.Join(binDir, "replayer"), args...)
-			out, err := cmd.CombinedOutput()
-			if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-				t.Errorf("%s: %v, want exit status 1\n%s", name, err, out)
-			}
-			if !strings.Contains(string(out), "FAILED") || !strings.Contains(string(out), c.want) {
-				t.Errorf("%s: the output does not say FAILED and %q:\n%s", name, c.want, out)
+			// The plan must say so before a job does.
+			for verb, want := range map[string]string{"plan": "", "start": "FAILED"} {
+				args := append([]string{verb, "--url", p.Replayer.URL, "--name", name, "--target", "live"}, c.args...)
+				if verb == "start" {
+					args = append(args, "--wait")
+				}
+				out, err := exec.CommandContext(ctx, filepath.Join(binDir, "replayer"), args...).CombinedOutput()
+				if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+					t.Errorf("%s %s: %v, want exit status 1\n%s", verb, name, err, out)
+				}
+				if !strings.Contains(string(out), want) || !strings.Contains(string(out), c.want) {
+					t.Errorf("%s %s: the output does not say %q and %q:\n%s", verb, name, want, c.want, out)
+				}
 			}
 		}
 		return nil

@@ -2,6 +2,7 @@
 // (or to any other receiver). docs/receiver-protocol.md describes the calls:
 //
 //	PUT    /sessions/{name}                                     open (Request) → Status
+//	POST   /sessions/check                                      would this Request be opened? → 204 (optional for a receiver)
 //	PUT    /sessions/{name}/segments/{topic}/{partition}/{start}?epoch=N   one segment object as the body → Ack
 //	GET    /sessions/{name}                                     → Status
 //	POST   /sessions/{name}/finish?epoch=N                      every range delivered: apply the end mode → Status
