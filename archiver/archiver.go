@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,6 +59,9 @@ func Run(ctx context.Context, f *service.Frame) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := a.checkClients(); err != nil {
+		return err
+	}
 	if registry != nil {
 		if err := f.AtStart(ctx, "schema.registry.url", registry.Ping); err != nil {
 			return err
@@ -83,9 +89,20 @@ func openRegistry(c *service.Config) (*schema.Registry, error) {
 	user, password, _ := strings.Cut(c.String("schema.registry.basic.auth.user.info"), ":")
 	r, err := schema.NewRegistry(schema.Config{URL: url, User: user, Password: password, CAFile: c.String("schema.registry.ssl.ca.location")})
 	if err != nil {
-		return nil, fmt.Errorf("schema.registry.url: %w", err)
+		return nil, registrySetting(err)
 	}
 	return r, nil
+}
+
+// registrySetting makes an error begin with the setting that it is about, once.
+func registrySetting(err error) error {
+	switch text := err.Error(); {
+	case strings.HasPrefix(text, "schema.registry."):
+		return err
+	case strings.HasPrefix(text, "basic.auth.user.info"):
+		return fmt.Errorf("schema.registry.%w", err)
+	}
+	return fmt.Errorf("schema.registry.ssl.ca.location: %w", err)
 }
 
 // Parts are what an Archiver works with. Registry may be nil.
@@ -126,6 +143,34 @@ func (a *Archiver) CheckStore(ctx context.Context) error {
 	}
 	if errors.Is(err, archive.ErrForeign) || errors.Is(err, archive.ErrOtherDir) || errors.Is(err, store.ErrInvalid) {
 		return service.Permanent(err)
+	}
+	return err
+}
+
+// checkClients makes the Kafka clients once, so that a setting that librdkafka refuses is named before anything is waited for.
+func (a *Archiver) checkClients() error {
+	admin, err := kafka.NewAdmin(a.adminClient())
+	if err != nil {
+		return a.blame(err)
+	}
+	admin.Close()
+	cons, err := kafka.NewConsumer(a.consumerConfig())
+	if err != nil {
+		return a.blame(err)
+	}
+	return cons.Close()
+}
+
+// blame names the setting that an error of librdkafka's configuration is about: it quotes its own name of it.
+func (a *Archiver) blame(err error) error {
+	for _, key := range slices.Sorted(maps.Keys(a.set.Consumer)) {
+		if !strings.Contains(err.Error(), strconv.Quote(key)) {
+			continue
+		}
+		if _, common := a.set.Admin[key]; !common || a.set.Admin[key] != a.set.Consumer[key] {
+			key = "consumer.override." + key
+		}
+		return fmt.Errorf("%s: %w", key, err)
 	}
 	return err
 }

@@ -307,14 +307,20 @@ func TestStartErrorsNameTheSetting(t *testing.T) {
 		sets []string
 		want []string
 	}{
-		"no broker":   {[]string{"topics=t", "store=file://" + t.TempDir(), "bootstrap.servers=127.0.0.1:1"}, []string{"bootstrap.servers: ", "127.0.0.1:1", "startup.timeout"}},
-		"no store":    {[]string{"topics=t", "bootstrap.servers=127.0.0.1:1", "store=ftp://x"}, []string{"store: ", "ftp"}},
-		"no topics":   {[]string{"bootstrap.servers=127.0.0.1:1", "store=file://" + t.TempDir()}, []string{"set topics or topics.regex"}},
-		"no registry": {[]string{"topics=t", "bootstrap.servers=127.0.0.1:1", "store=file://" + t.TempDir(), "schema.registry.url=http://127.0.0.1:1"}, []string{"schema.registry.url: "}},
-		"foreign":     {[]string{"topics=t", "bootstrap.servers=127.0.0.1:1", "store=file://" + foreign}, []string{"store: ", "foreign", "trips"}},
-		"bad key":     {[]string{"topic=t", "bootstrap.servers=127.0.0.1:1", "store=file:///x"}, []string{`did you mean "topics"?`}},
-		"bad regex":   {[]string{"topics.regex=(", "bootstrap.servers=127.0.0.1:1", "store=file:///x"}, []string{"topics.regex", "RE2"}},
-		"bad bound":   {[]string{"topics=t", "flush.size=0", "bootstrap.servers=127.0.0.1:1", "store=file:///x"}, []string{"flush.size", "at least 1"}},
+		"no broker":        {[]string{"topics=t", "store=file://" + t.TempDir(), "bootstrap.servers=127.0.0.1:1"}, []string{"bootstrap.servers: ", "127.0.0.1:1", "startup.timeout"}},
+		"no store":         {[]string{"topics=t", "bootstrap.servers=127.0.0.1:1", "store=ftp://x"}, []string{"store: ", "ftp"}},
+		"no topics":        {[]string{"bootstrap.servers=127.0.0.1:1", "store=file://" + t.TempDir()}, []string{"set topics or topics.regex"}},
+		"no registry":      {[]string{"topics=t", "bootstrap.servers=127.0.0.1:1", "store=file://" + t.TempDir(), "schema.registry.url=http://127.0.0.1:1"}, []string{"schema.registry.url: "}},
+		"foreign":          {[]string{"topics=t", "bootstrap.servers=127.0.0.1:1", "store=file://" + foreign}, []string{"store: ", "foreign", "trips"}},
+		"bad key":          {[]string{"topic=t", "bootstrap.servers=127.0.0.1:1", "store=file:///x"}, []string{`did you mean "topics"?`}},
+		"bad regex":        {[]string{"topics.regex=(", "bootstrap.servers=127.0.0.1:1", "store=file:///x"}, []string{"topics.regex", "RE2"}},
+		"unknown override": {[]string{"topics=t", "store=file://" + t.TempDir(), "bootstrap.servers=127.0.0.1:1", "consumer.override.foo=1"}, []string{": consumer.override.foo: "}},
+		"bad override":     {[]string{"topics=t", "store=file://" + t.TempDir(), "bootstrap.servers=127.0.0.1:1", "consumer.override.fetch.min.bytes=x"}, []string{": consumer.override.fetch.min.bytes: "}},
+		"unknown sasl":     {[]string{"topics=t", "store=file://" + t.TempDir(), "bootstrap.servers=127.0.0.1:1", "sasl.foo=1"}, []string{": sasl.foo: "}},
+		"bad protocol":     {[]string{"topics=t", "store=file://" + t.TempDir(), "bootstrap.servers=127.0.0.1:1", "security.protocol=tls"}, []string{`setting "security.protocol"`}},
+		"bad registry":     {[]string{"topics=t", "store=file://" + t.TempDir(), "bootstrap.servers=127.0.0.1:1", "schema.registry.url=x"}, []string{": schema.registry.url \"x\""}},
+		"registry's user":  {[]string{"topics=t", "store=file://" + t.TempDir(), "bootstrap.servers=127.0.0.1:1", "schema.registry.url=http://127.0.0.1:1", "schema.registry.basic.auth.user.info=me"}, []string{": schema.registry.basic.auth.user.info: "}},
+		"bad bound":        {[]string{"topics=t", "flush.size=0", "bootstrap.servers=127.0.0.1:1", "store=file:///x"}, []string{"flush.size", "at least 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := []string{"--set", "startup.timeout=1s", "--set", "log.level=error", "--set", "rest.listen=127.0.0.1:0"}

@@ -127,7 +127,17 @@ func TestInspectTable(t *testing.T) {
 }
 
 func TestInspectOfNothing(t *testing.T) {
-	if code, out, errs := run("inspect", "--store", "mem://inspect-nothing", "-o", "json"); code != 0 || strings.TrimSpace(out) != "[]" {
+	for _, addr := range []string{"mem://inspect-nothing", "file://" + t.TempDir() + "/none"} {
+		if code, out, errs := run("inspect", "--store", addr, "-o", "json"); code != 2 || out != "" || !strings.Contains(errs, "there is nothing at") {
+			t.Errorf("%s: exit %d %q %s", addr, code, out, errs)
+		}
+	}
+	empty := mem.Named("inspect-empty")
+	t.Cleanup(func() { mem.Forget("inspect-empty") })
+	if err := archive.Open(empty, "topics").Claim(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := run("inspect", "--store", "mem://inspect-empty", "-o", "json"); code != 0 || strings.TrimSpace(out) != "[]" {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 	addr, _ := filled(t)

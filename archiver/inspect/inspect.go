@@ -26,7 +26,7 @@ const (
 const parallel = 8
 
 // Inspect writes one entry per partition of the topics (all where empty), by topic and partition. A topic that is named
-// and not there is an error; an archive without segments is an empty answer.
+// and not there is an error, and so is an address at which there is nothing at all; an archive without segments is an empty answer.
 func Inspect(ctx context.Context, w io.Writer, a *archive.Archive, topics []string, format string) error {
 	infos, err := infos(ctx, a, topics)
 	if err != nil {
@@ -59,6 +59,15 @@ func infos(ctx context.Context, a *archive.Archive, topics []string) ([]*archive
 	}
 	if err := allThere(topics, tps, a); err != nil {
 		return nil, err
+	}
+	if len(tps) == 0 {
+		objs, _, err := a.Store().List(ctx, "", "", 1)
+		if err != nil {
+			return nil, fmt.Errorf("look for anything: %w", err)
+		}
+		if len(objs) == 0 {
+			return nil, fmt.Errorf("there is nothing at %s: the address is wrong, or no archiver has started over it yet", a.Store())
+		}
 	}
 	infos := make([]*archive.PartitionInfo, len(tps))
 	g, ctx := errgroup.WithContext(ctx)
