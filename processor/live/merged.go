@@ -59,7 +59,7 @@ func (r *Runner) runMerged(ctx context.Context) (err error) {
 	}
 	e := &elector{c: c, log: log}
 	r.board.setState(Standby, nil)
-	var again time.Time
+	var again, looked time.Time
 	wait := backoffMin
 	for {
 		if err := e.poll(ctx, r.pollWait()); err != nil {
@@ -68,8 +68,18 @@ func (r *Runner) runMerged(ctx context.Context) (err error) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r.board.alive(time.Now())
-		if !e.elected || time.Now().Before(again) {
+		now := time.Now()
+		r.board.alive(now)
+		if !e.elected {
+			if now.Sub(looked) >= standbyLook {
+				looked = now
+				if err := r.lookInStandby(ctx); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if now.Before(again) {
 			continue
 		}
 		commits := r.Status().Commits
@@ -94,6 +104,30 @@ func (r *Runner) runMerged(ctx context.Context) (err error) {
 			wait = min(2*wait, backoffMax)
 		}
 	}
+}
+
+// standbyLook is how often a process that stands by looks whether there is anything to stand by for.
+const standbyLook = 10 * time.Second
+
+// lookInStandby tells an outage from standing by, and ends a standby without a topic: a group over a topic that is gone elects nobody,
+// for ever. The error begins the pipeline anew, which makes the topic.
+func (r *Runner) lookInStandby(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, standbyLook/2)
+	defer cancel()
+	name := r.cfg.Pipeline.DecisionsTopic()
+	topics, err := r.cfg.Admin.Topics(bounded, name)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		r.board.setState(Retrying, fmt.Errorf("standing by, but Kafka does not answer: %w", err))
+		return nil
+	}
+	if _, ok := topics[name]; !ok {
+		return fmt.Errorf("topic %s is gone", name)
+	}
+	r.board.setState(Standby, nil)
+	return nil
 }
 
 // reign runs the pipeline from committed state until it is deposed or something goes wrong.

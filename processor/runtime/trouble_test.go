@@ -295,3 +295,20 @@ func TestBlockedPartitionLosesNothing(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// A group over a topic that is gone elects nobody. A process that stands by must notice, and not stand by for ever.
+func TestStandbyWithoutATopicEnds(t *testing.T) {
+	e := newEnv(t)
+	topic := unique("trips")
+	p := fares(t, unique("fares"), topic, false)
+	e.topic(topic, 1)
+	e.produce(trips(1, topic, 1, 20)...)
+	e.start(p)
+	e.untilRead(p)
+	second := e.start(p)
+	e.until("the second process to stand by", func() bool { return second.Status().State == live.Standby })
+	if err := e.admin.DeleteTopic(e.ctx(), p.DecisionsTopic()); err != nil {
+		t.Fatal(err)
+	}
+	e.until("the second process to begin anew", func() bool { return second.Status().Restarts > 0 })
+}
