@@ -89,20 +89,9 @@ func openRegistry(c *service.Config) (*schema.Registry, error) {
 	user, password, _ := strings.Cut(c.String("schema.registry.basic.auth.user.info"), ":")
 	r, err := schema.NewRegistry(schema.Config{URL: url, User: user, Password: password, CAFile: c.String("schema.registry.ssl.ca.location")})
 	if err != nil {
-		return nil, registrySetting(err)
+		return nil, err // it begins with the setting
 	}
 	return r, nil
-}
-
-// registrySetting makes an error begin with the setting that it is about, once.
-func registrySetting(err error) error {
-	switch text := err.Error(); {
-	case strings.HasPrefix(text, "schema.registry."):
-		return err
-	case strings.HasPrefix(text, "basic.auth.user.info"):
-		return fmt.Errorf("schema.registry.%w", err)
-	}
-	return fmt.Errorf("schema.registry.ssl.ca.location: %w", err)
 }
 
 // Parts are what an Archiver works with. Registry may be nil.

@@ -36,7 +36,8 @@ func Run(ctx context.Context, f *service.Frame) (err error) {
 		return fmt.Errorf("store: %w", err)
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	if err := f.AtStart(ctx, "store", func(ctx context.Context) error { return checkStore(ctx, st) }); err != nil {
+	arch := archive.Open(st, f.Config.String("topics.dir"))
+	if err := f.AtStart(ctx, "store", func(ctx context.Context) error { return checkStore(ctx, arch) }); err != nil {
 		return err
 	}
 
@@ -50,7 +51,7 @@ func Run(ctx context.Context, f *service.Frame) (err error) {
 		f.Log.Warn("no targets are configured (targets.<name>.url and .pipeline): no job can be started here")
 	}
 	m := metrics.New(f.Metrics)
-	runner := &run.Runner{Archive: archive.Open(st, f.Config.String("topics.dir")), Settings: set.run, Log: f.Log.Named("run"), Metrics: m}
+	runner := &run.Runner{Archive: arch, Settings: set.run, Log: f.Log.Named("run"), Metrics: m}
 	mgr := manager.New(jobstore.New(st), runner, targets,
 		manager.Settings{ID: set.id, Lease: set.lease, Scan: set.scan, Stable: set.stable}, f.Log.Named("jobs"), m)
 	api.New(mgr).Register(f.Mux)
@@ -64,9 +65,12 @@ func Run(ctx context.Context, f *service.Frame) (err error) {
 	return g.Wait()
 }
 
-func checkStore(ctx context.Context, st store.Store) error {
-	err := archive.Probe(ctx, st)
-	if errors.Is(err, store.ErrInvalid) || errors.Is(err, archive.ErrForeign) {
+func checkStore(ctx context.Context, arch *archive.Archive) error {
+	err := archive.Probe(ctx, arch.Store())
+	if err == nil {
+		err = arch.CheckDir(ctx)
+	}
+	if errors.Is(err, store.ErrInvalid) || errors.Is(err, archive.ErrForeign) || errors.Is(err, archive.ErrOtherDir) {
 		return service.Permanent(err)
 	}
 	return err

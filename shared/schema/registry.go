@@ -71,10 +71,10 @@ func NewRegistry(cfg Config) (*Registry, error) {
 		return nil, fmt.Errorf("schema.registry.url %q: give an http:// or https:// address", redact(cfg.URL))
 	}
 	if u.User != nil {
-		return nil, fmt.Errorf("schema.registry.url %q: give user and password as basic.auth.user.info, not in the address", u.Redacted())
+		return nil, fmt.Errorf("schema.registry.url %q: give user and password as schema.registry.basic.auth.user.info, not in the address", u.Redacted())
 	}
 	if (cfg.User == "") != (cfg.Password == "") {
-		return nil, errors.New("basic.auth.user.info: give user and password, as user:password")
+		return nil, errors.New("schema.registry.basic.auth.user.info: give user and password, as user:password")
 	}
 	cfg.URL = strings.TrimRight(cfg.URL, "/")
 	if cfg.Timeout <= 0 {
@@ -90,11 +90,11 @@ func NewRegistry(cfg Config) (*Registry, error) {
 	if cfg.CAFile != "" {
 		pem, err := os.ReadFile(cfg.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("read CA file of the schema registry: %w", err)
+			return nil, fmt.Errorf("schema.registry.ssl.ca.location: %w", err)
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("CA file %s of the schema registry holds no PEM certificate", cfg.CAFile)
+			return nil, fmt.Errorf("schema.registry.ssl.ca.location: %s holds no PEM certificate", cfg.CAFile)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}

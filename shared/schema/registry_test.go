@@ -417,7 +417,7 @@ func TestNewRegistryRefuses(t *testing.T) {
 		{schema.Config{URL: "://user:secret@x"}, "schema.registry.url"},
 		{schema.Config{URL: "http://x", User: "u"}, "basic.auth.user.info"},
 		{schema.Config{URL: "http://x", Password: "secret"}, "basic.auth.user.info"},
-		{schema.Config{URL: "http://x", CAFile: empty + ".missing"}, "read CA file"},
+		{schema.Config{URL: "http://x", CAFile: empty + ".missing"}, "schema.registry.ssl.ca.location"},
 		{schema.Config{URL: "http://x", CAFile: empty}, "no PEM certificate"},
 	} {
 		_, err := schema.NewRegistry(c.cfg)

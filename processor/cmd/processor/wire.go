@@ -120,7 +120,7 @@ func registry(ctx context.Context, f *service.Frame, ps []*pipeline.Pipeline) (s
 	user, password, _ := strings.Cut(f.Config.String("schema.registry.basic.auth.user.info"), ":")
 	r, err := schema.NewRegistry(schema.Config{URL: url, User: user, Password: password, CAFile: f.Config.String("schema.registry.ssl.ca.location")})
 	if err != nil {
-		return nil, fmt.Errorf("schema.registry.url: %w", err)
+		return nil, err // it begins with the setting
 	}
 	if err := f.AtStart(ctx, "schema.registry.url", r.Ping); err != nil {
 		return nil, err
