@@ -80,6 +80,9 @@ func Command(name, short string, keys []Key, run func(ctx context.Context, f *Fr
 			if err != nil {
 				return err
 			}
+			if err := unprivileged(cfg); err != nil {
+				return err
+			}
 			log, err := NewLogger(cmd.ErrOrStderr(), cfg.String("log.format"), cfg.String("log.level"))
 			if err != nil {
 				return err

@@ -49,7 +49,7 @@ func (k Key) isPrefix() (string, bool) {
 }
 
 // CommonKeys are the keys of every service: listen address (rest.listen, TAPEDECK_REST_LISTEN), log.level, log.format, start-up bound
-// (startup.timeout). listen is the default listen address. A service adds the groups of what it uses (KafkaKeys, StoreKeys, RegistryKeys), so
+// (startup.timeout), run.unprivileged. listen is the default listen address. A service adds the groups of what it uses (KafkaKeys, StoreKeys, RegistryKeys), so
 // that it refuses what it would ignore. One that needs more of a key (Required, another default) appends a Key of the same name:
 // the later wins.
 func CommonKeys(listen string, groups ...[]Key) []Key {
@@ -62,6 +62,7 @@ func CommonKeys(listen string, groups ...[]Key) []Key {
 		Key{Name: "log.level", Kind: String, Default: "info", OneOf: []string{"debug", "info", "warn", "error"}, Doc: "lowest level logged"},
 		Key{Name: "log.format", Kind: String, Default: "json", OneOf: []string{"json", "console"}, Doc: "json (one object a line) or console"},
 		Key{Name: "startup.timeout", Kind: Duration, Default: "30s", Doc: "how long to wait at start for what the service needs (Kafka, store, registry)"},
+		Key{Name: "run.unprivileged", Kind: Bool, Default: "false", Doc: "refuse to run as root, or where the service could overwrite its own program; the container images set it"},
 	)
 }
 
