@@ -16,13 +16,24 @@ import (
 	"time"
 )
 
-// Process is one running service of the product: a real binary with its configuration file, log file and fixed port.
+// External says where services run that the proof did not start, as containers do.
+type External struct {
+	Archiver, Replayer, Processor string // base URLs, http://host:port
+
+	// Hook is a program that starts and ends them: it is run as `HOOK start|kill|stop NAME` and returns when that is done. kill
+	// is kill -9; stop is SIGTERM, and fails where the service did not end cleanly. "": they cannot be killed or restarted.
+	Hook string
+}
+
+// Process is one running service of the product: a real binary with its configuration file, log file and fixed port, or an
+// external one.
 type Process struct {
 	Name string
 	URL  string // http://host:port of its REST listener
 
 	bin, config, logPath string
 	env                  []string
+	hook                 string // of an external service
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -41,6 +52,12 @@ func newProcess(bin, dir, name, url, config string, env []string) (*Process, err
 
 // Start starts the process and waits until it is ready.
 func (p *Process) Start(ctx context.Context) error {
+	if p.bin == "" {
+		if err := p.external(ctx, "start"); err != nil {
+			return err
+		}
+		return p.WaitReady(ctx)
+	}
 	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open log of %s: %w", p.Name, err)
@@ -66,6 +83,21 @@ func (p *Process) Start(ctx context.Context) error {
 	return p.waitReady(ctx, done)
 }
 
+// external has the hook do something with a service that runs elsewhere.
+func (p *Process) external(ctx context.Context, verb string) error {
+	if p.hook == "" {
+		return fmt.Errorf("%s %s: it runs elsewhere, and no hook says how", verb, p.Name)
+	}
+	out, err := exec.CommandContext(ctx, p.hook, verb, p.Name).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s %s: %w\n%s", p.hook, verb, p.Name, err, out)
+	}
+	return nil
+}
+
+// WaitReady waits until a process that was started before is ready.
+func (p *Process) WaitReady(ctx context.Context) error { return p.waitReady(ctx, nil) }
+
 func (p *Process) waitReady(ctx context.Context, done <-chan struct{}) error {
 	client := &http.Client{Timeout: 2 * time.Second}
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -88,6 +120,9 @@ func (p *Process) waitReady(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
+// externalBound bounds one call of the hook that ends a service; it has its own, shorter bound for the service's end.
+const externalBound = 90 * time.Second
+
 // Kill ends the process as kill -9 does and waits for its end.
 func (p *Process) Kill() error { return p.end(syscall.SIGKILL, 10*time.Second) }
 
@@ -105,6 +140,14 @@ func (p *Process) Stop() error {
 }
 
 func (p *Process) end(sig syscall.Signal, bound time.Duration) error {
+	if p.bin == "" {
+		ctx, cancel := context.WithTimeout(context.Background(), externalBound)
+		defer cancel()
+		if sig == syscall.SIGKILL {
+			return p.external(ctx, "kill")
+		}
+		return p.external(ctx, "stop")
+	}
 	p.mu.Lock()
 	cmd, done := p.cmd, p.done
 	p.mu.Unlock()
@@ -126,6 +169,9 @@ func (p *Process) end(sig syscall.Signal, bound time.Duration) error {
 
 // LogTail returns the last n lines of the process's log.
 func (p *Process) LogTail(n int) string {
+	if p.bin == "" {
+		return "  (kept where " + p.Name + " runs)"
+	}
 	b, err := os.ReadFile(p.logPath)
 	if err != nil {
 		return err.Error()

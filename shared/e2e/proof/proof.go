@@ -47,6 +47,9 @@ type Options struct {
 	Produce func(ctx context.Context) (int64, error)
 	// Ports of archiver, replayer and processor; 0 takes a free one.
 	Ports [3]int
+	// External, if set, says where the three services run already. The proof then starts none and writes no configuration for
+	// them: theirs must be the one that it would write.
+	External *External
 
 	// FlushSize is the archiver's flush.size; 0 means 2000.
 	FlushSize int
@@ -87,6 +90,14 @@ func New(o Options) (*Proof, error) {
 		o.Step = func(string, ...any) {}
 	}
 	p := &Proof{Options: o, Pipeline: "fares-" + o.Topic, Replay: "again"}
+	if o.External != nil {
+		p.Archiver = &Process{Name: "archiver", URL: o.External.Archiver, hook: o.External.Hook}
+		p.Replayer = &Process{Name: "replayer", URL: o.External.Replayer, hook: o.External.Hook}
+		p.Processor = &Process{Name: "processor", URL: o.External.Processor, hook: o.External.Hook}
+		var err error
+		p.admin, err = kafka.NewAdmin(kafka.Client{Bootstrap: o.Bootstrap, ClientID: "proof"})
+		return p, err
+	}
 	for i := range p.Ports {
 		if p.Ports[i] == 0 {
 			port, err := freePort()
@@ -149,21 +160,29 @@ func (p *Proof) writePipeline() (string, error) {
 	return file, os.WriteFile(file, b.Bytes(), 0o600)
 }
 
-// StartServices makes the input topic and starts the three processes.
+// StartServices makes the input topic and starts the three processes; external ones it waits for.
 func (p *Proof) StartServices(ctx context.Context) error {
 	if _, err := trips.EnsureTopic(ctx, kafka.Client{Bootstrap: p.Bootstrap, ClientID: "proof"}, p.Topic, p.Options.Partitions); err != nil {
 		return err
 	}
 	for _, s := range []*Process{p.Processor, p.Archiver, p.Replayer} {
-		if err := s.Start(ctx); err != nil {
+		start := s.Start
+		if p.External != nil {
+			start = s.WaitReady // somebody else has started it
+		}
+		if err := start(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// StopServices stops the processes that run. Every one must end cleanly.
+// StopServices stops the processes that run, unless they are external. Every one must end cleanly.
 func (p *Proof) StopServices() error {
+	if p.External != nil {
+		p.admin.Close()
+		return nil
+	}
 	errs := make([]error, 0, 3)
 	for _, s := range []*Process{p.Replayer, p.Processor, p.Archiver} {
 		errs = append(errs, s.Stop())
@@ -181,6 +200,7 @@ type Result struct {
 	LateLive, LateReplay          int
 	HashLive, HashReplay          string // results and late records
 	Partitions                    []PartitionHash
+	Before                        int64 // input records of earlier runs
 	Live, Again                   map[int32]Sequence
 	LiveTook, ReplayTook          time.Duration
 	InspectOutput, VerifyOutput   string
@@ -200,6 +220,10 @@ type PartitionHash struct {
 // Run does the whole job. Services must be started. An error means that it did not hold.
 func (p *Proof) Run(ctx context.Context) (*Result, error) {
 	r := &Result{PutCalls: -1}
+	var err error
+	if r.Before, err = p.LogEnd(ctx); err != nil {
+		return r, err
+	}
 	begin := time.Now()
 	if err := p.live(ctx, r); err != nil {
 		return r, err

@@ -37,6 +37,9 @@ func (r *Result) Print(w io.Writer, p *Proof) {
 	}
 	line("", "%s", verdict)
 	fmt.Fprintln(w)
+	if p.External != nil {
+		return
+	}
 	fmt.Fprintln(w, "  Next: make demo KEEP=1 leaves everything up to play with; README.md has a five-minute tour.")
 }
 

@@ -55,6 +55,59 @@ func (p *Proof) partitions(ctx context.Context, topic string) (map[kafka.TP]kafk
 	return p.admin.Offsets(ctx, tps)
 }
 
+// LogEnd is the number of records ever produced to the input: its log ends, summed over the partitions.
+func (p *Proof) LogEnd(ctx context.Context) (sum int64, err error) {
+	ends, err := p.partitions(ctx, p.Topic)
+	for _, end := range ends {
+		sum += end.End
+	}
+	return sum, err
+}
+
+// WaitProduced waits until n more records than before are in the input topic.
+func (p *Proof) WaitProduced(ctx context.Context, before, n int64) error {
+	return until(ctx, fmt.Sprintf("%d records in %s", n, p.Topic), func() (bool, string, error) {
+		end, err := p.LogEnd(ctx)
+		return end-before >= n, fmt.Sprintf("%d are", end-before), err
+	})
+}
+
+// Job is what the proof reads of a replay job.
+type Job struct {
+	State, Error string
+	Epoch        int64 // rises with every replayer that begins to work on it
+}
+
+// ReplayJob asks the replayer for the job.
+func (p *Proof) ReplayJob(ctx context.Context) (j Job, err error) {
+	return j, getJSON(ctx, p.Replayer.URL+"/replays/"+p.Replay, &j)
+}
+
+// WaitReplaying waits until a replayer works on the job.
+func (p *Proof) WaitReplaying(ctx context.Context) (job Job, err error) {
+	return job, until(ctx, "replay "+p.Replay+" to run", func() (ok bool, why string, err error) {
+		job, err = p.ReplayJob(ctx)
+		return job.State == "RUNNING" && job.Epoch > 0, "state " + job.State, err
+	})
+}
+
+// WaitTakenOver waits until a replayer works on the job that is a later one than that of the given epoch. A job that ended
+// without one is an error: it was over too early.
+func (p *Proof) WaitTakenOver(ctx context.Context, epoch int64) error {
+	return until(ctx, "a takeover of replay "+p.Replay, func() (bool, string, error) {
+		job, err := p.ReplayJob(ctx)
+		switch {
+		case err != nil:
+			return false, err.Error(), nil // the replayer may be restarting
+		case job.Epoch > epoch:
+			return true, "", nil
+		case job.State == "COMPLETED":
+			return false, "", errors.New("it was COMPLETED before the kill: replay more records")
+		}
+		return false, fmt.Sprintf("state %s, epoch %d", job.State, job.Epoch), nil
+	})
+}
+
 // waitProcessed waits until the live pipeline has committed the log end of every input partition. Outputs and positions are
 // committed in one transaction, so the outputs are there too.
 func (p *Proof) waitProcessed(ctx context.Context) error {
@@ -173,10 +226,8 @@ func (p *Proof) replay(ctx context.Context) error {
 		}
 	}
 	return until(ctx, "replay "+p.Replay, func() (bool, string, error) {
-		var job struct {
-			State, Error string
-		}
-		if err := getJSON(ctx, p.Replayer.URL+"/replays/"+p.Replay, &job); err != nil {
+		job, err := p.ReplayJob(ctx)
+		if err != nil {
 			return false, err.Error(), nil // the replayer may be restarting
 		}
 		switch job.State {
@@ -267,8 +318,8 @@ func (p *Proof) inspect(ctx context.Context, r *Result) error {
 			r.Archived.Bytes += row.Bytes
 		}
 	}
-	if r.Archived.Records != r.Produced {
-		return fmt.Errorf("archived %d of %d produced records", r.Archived.Records, r.Produced)
+	if want := r.Before + r.Produced; r.Archived.Records != want {
+		return fmt.Errorf("archived %d of %d produced records", r.Archived.Records, want)
 	}
 	table, err := p.command(ctx, "archiver", "inspect", "--store", p.StoreURL)
 	if err != nil {
