@@ -15,7 +15,7 @@ RACE_PKGS := ./shared/archive/... ./shared/store/... ./shared/service/... ./shar
 # A count, not a time: the end of a time-bound run is now and then reported as a failure (go.dev/issue/75804).
 FUZZTIME ?= 2000x
 
-.PHONY: build demo test test-real lint race fuzz bench clean
+.PHONY: build demo test test-real test-compose lint race fuzz bench clean
 
 build:
 	@mkdir -p bin
@@ -30,6 +30,10 @@ test:
 # The same end-to-end and contract suites on real Kafka (KRaft), Apicurio, versitygw and MinIO. Fetches what it needs into .real/.
 test-real:
 	scripts/real/run.sh
+
+# The three containers by Docker Compose: images, stack, the proof with every service killed, all down again. Needs Docker or podman.
+test-compose:
+	VERSION=$(VERSION) REVISION=$(REVISION) scripts/compose/test.sh
 
 lint:
 	@fmt=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$fmt" ]; then echo "gofmt: $$fmt"; exit 1; fi
