@@ -23,7 +23,10 @@ cp -l "$real_dir"/bin/versitygw-* "$context/store/versitygw"
 image() { # NAME TAG
   cp "deploy/packages/$1.Dockerfile" "$context/$1/Dockerfile"
   echo "compose: building the image of $1" >&2
-  "$engine" build -q -t "tapedeck-packages/$1:$2" "$context/$1"
+  "$engine" build -q -t "tapedeck-packages/$1:$2" "$context/$1" >"$context/log" 2>&1 || {
+    cat "$context/log" >&2
+    die "the image of $1 does not build"
+  }
 }
 image java 17
 image kafka 4.4.0

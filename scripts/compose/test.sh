@@ -20,11 +20,14 @@ for p in KAFKA_PORT REGISTRY_PORT STORE_PORT ARCHIVER_PORT REPLAYER_PORT PROCESS
   fi
 done
 export VERSION=${VERSION:-0.1.0-dev} REVISION=${REVISION:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}
+run=("$engine" run --rm --no-healthcheck)
 limit=$((60 * 1000 * 1000)) # bytes of an image, compressed
 services=(archiver replayer processor)
 files=(-f docker-compose.yml)
 
 compose() { "${compose[@]}" --progress plain "${files[@]}" "$@"; }
+# bounded is compose with an end: `up` waits for ever for what does not become healthy.
+bounded() { timeout 240 "${compose[@]}" --progress plain "${files[@]}" "$@"; }
 say() { printf '\n-- %s (%s)\n' "$*" "$(date -u +%H:%M:%S)"; }
 container() { "$engine" ps -aq --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" --filter "label=com.docker.compose.service=$1"; }
 
@@ -50,8 +53,9 @@ trap 'exit 130' INT TERM
 tick() {
   while :; do
     for id in $(podman ps -q --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME"); do
-      timeout 20 podman healthcheck run "$id" || true
+      timeout 20 podman healthcheck run "$id" &
     done
+    wait
     sleep 1
   done
 }
@@ -78,9 +82,9 @@ compose --profile demo build >"$work/build" 2>&1 || { cat "$work/build"; die "im
 for s in "${services[@]}"; do
   image=tapedeck/$s:$VERSION
   size=$("$engine" save "$image" | gzip -6 | wc -c)
-  printf '%-10s %5.1f MB compressed   %s\n' "$s" "$(awk "BEGIN {print $size / 1e6}")" "$("$engine" run --rm "$image" version)"
+  printf '%-10s %5.1f MB compressed   %s\n' "$s" "$(awk "BEGIN {print $size / 1e6}")" "$("${run[@]}" "$image" version)"
   [ "$size" -lt $limit ] || die "the image of $s has $size bytes; at most $limit"
-  "$engine" run --rm --read-only "$image" version | grep -q "$VERSION ($REVISION" || die "the image of $s does not carry version and revision"
+  "${run[@]}" --read-only "$image" version | grep -q "$VERSION ($REVISION" || die "the image of $s does not carry version and revision"
   "$engine" inspect --type image --format '{{.Config.User}} {{json .Config.Labels}}' "$image" >"$work/config"
   grep -q '^65532' "$work/config" || die "the image of $s does not run as 65532: $(cat "$work/config")"
   grep -q "\"org.opencontainers.image.revision\":\"$REVISION\"" "$work/config" || die "the image of $s has no revision label: $(cat "$work/config")"
@@ -92,14 +96,19 @@ for s in "${services[@]}"; do
   if grep -v '^l' "$work/files" | grep -E '^.{5}w|^.{8}w|^[^ ]+ +[^0/ ][^ ]*/' | grep -vE ' (dev|proc|sys|run|etc/(hosts|hostname|resolv.conf|mtab))(/|$)'; then
     die "the image of $s has files that its user could write to"
   fi
-  if "$engine" run --rm --user 0 -e TAPEDECK_STORE=mem://x -e TAPEDECK_BOOTSTRAP_SERVERS=x:1 -e TAPEDECK_PIPELINES=x "$image" >"$work/root" 2>&1; then
+  case $s in # what it needs to get as far as to look at its user
+  archiver) need=(-e TAPEDECK_STORE=mem://x -e TAPEDECK_BOOTSTRAP_SERVERS=kafka:1) ;;
+  replayer) need=(-e TAPEDECK_STORE=mem://x) ;;
+  processor) need=(-e TAPEDECK_PIPELINES=x.yaml -e TAPEDECK_BOOTSTRAP_SERVERS=kafka:1) ;;
+  esac
+  if "${run[@]}" --user 0 "${need[@]}" "$image" >"$work/root" 2>&1; then
     die "$s runs as root"
   fi
   grep -q 'running as root' "$work/root" || die "$s as root said: $(cat "$work/root")"
 done
 
 say "stack up"
-compose up --detach --no-build >"$work/up" 2>&1 || { cat "$work/up"; die "compose up"; }
+bounded up --detach --no-build >"$work/up" 2>&1 || { cat "$work/up"; die "compose up"; }
 compose ps
 for s in "${services[@]}"; do
   set -- $("$engine" inspect --type container --format '{{.HostConfig.ReadonlyRootfs}} {{.Config.User}}' "$(container "$s")")
@@ -116,7 +125,7 @@ AWS_SHARED_CREDENTIALS_FILE=$PWD/deploy/compose/aws-credentials "$work/bin/prove
   --archiver "http://127.0.0.1:$ARCHIVER_PORT" --replayer "http://127.0.0.1:$REPLAYER_PORT" --processor "http://127.0.0.1:$PROCESSOR_PORT"
 
 say "the demo profile, on the same stack"
-compose --profile demo up --detach --no-build >"$work/up" 2>&1 || { cat "$work/up"; die "compose up with the demo profile"; }
+bounded --profile demo up --detach --no-build >"$work/up" 2>&1 || { cat "$work/up"; die "compose up with the demo profile"; }
 code=$("$engine" wait "$(container demo)")
 compose --profile demo logs --no-log-prefix demo
 [ "$code" = 0 ] || die "the demo ended with status $code"
