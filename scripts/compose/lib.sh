@@ -11,6 +11,10 @@ find_engine() {
   engine=
   local e
   for e in docker podman; do
+    if [ "${TAPEDECK_TEST_ENGINE:-}" = "$e" ]; then
+      engine=$e
+      return
+    fi
     if command -v "$e" >/dev/null && [ -n "$("$e" version --format '{{.Server.Version}}' 2>/dev/null)" ]; then
       engine=$e
       break

@@ -10,6 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=scripts/compose/lib.sh
 source scripts/compose/lib.sh
 find_engine
+export TAPEDECK_TEST_ENGINE=$engine # the hook need not look for it again: a replay takes seconds, and is to be met in its middle
 
 export COMPOSE_PROJECT_NAME=tapedeck-test COMPOSE_PROFILES=
 # Ports nobody listens on, below those that the system gives to outgoing connections.
@@ -119,7 +120,7 @@ say "the proof, with every service killed in the middle"
 mkdir "$work/bin"
 go build -o "$work/bin/" ./shared/e2e/cmd/prove ./archiver/cmd/archiver
 AWS_SHARED_CREDENTIALS_FILE=$PWD/deploy/compose/aws-credentials "$work/bin/prove" run --hook scripts/compose/service.sh \
-  --trips 30000 --rate 450 --timeout 5m \
+  --trips 150000 --rate 2000 --timeout 6m \
   --bootstrap "127.0.0.1:$KAFKA_PORT" --registry "http://127.0.0.1:$REGISTRY_PORT/apis/ccompat/v7" \
   --store "s3://tapedeck/archive?endpoint=http://127.0.0.1:$STORE_PORT&region=us-east-1&path-style=true" \
   --archiver "http://127.0.0.1:$ARCHIVER_PORT" --replayer "http://127.0.0.1:$REPLAYER_PORT" --processor "http://127.0.0.1:$PROCESSOR_PORT"
