@@ -71,7 +71,7 @@ func TestRotationByBytesAndRecordTime(t *testing.T) {
 	e.checkClean()
 }
 
-// CASES 3: five records, then silence.
+// Field fault 3: five records, then silence.
 func TestAQuietPartitionIsFlushedByAge(t *testing.T) {
 	e := newEnv(t)
 	e.topic("quiet", 1)
@@ -98,7 +98,7 @@ func TestAQuietPartitionIsFlushedByAge(t *testing.T) {
 	e.checkClean()
 }
 
-// CASES 6 and 7.
+// Field faults 6 and 7.
 func TestEveryShapeOfARecordIsKept(t *testing.T) {
 	e := newEnv(t)
 	e.topic("shapes", 1)
@@ -121,7 +121,7 @@ func TestEveryShapeOfARecordIsKept(t *testing.T) {
 	e.checkClean()
 }
 
-// CASES 14: aborted transactions are absent, markers and compaction holes are no data, and `next` moves past them.
+// Field fault 14: aborted transactions are absent, markers and compaction holes are no data, and `next` moves past them.
 func TestTransactionsAndCompaction(t *testing.T) {
 	e := newEnv(t)
 	e.topic("tx", 1)

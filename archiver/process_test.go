@@ -215,7 +215,7 @@ func records(t *testing.T, st store.Store, prefix string) (out []record.Record) 
 	}
 }
 
-// CASES 4: kill -9 at random moments.
+// Field fault 4: kill -9 at random moments.
 func TestKills(t *testing.T) {
 	const parts, perPart, kills = 6, 3000, 10
 	e := newEnv(t)
@@ -257,7 +257,7 @@ func TestKills(t *testing.T) {
 	e.checkWhole(arc, "trips", parts, perPart)
 }
 
-// CASES 1 with real processes: A is stopped with a full buffer, its session expires, B takes over; A continues.
+// Field fault 1 with real processes: A is stopped with a full buffer, its session expires, B takes over; A continues.
 func TestAStoppedProcessThatContinues(t *testing.T) {
 	e := newEnv(t)
 	e.topic("trips", 1)

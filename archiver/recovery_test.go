@@ -34,7 +34,7 @@ func TestRestartContinuesExactly(t *testing.T) {
 	e.checkClean()
 }
 
-// CASES 2: a crash between the create and the commit, then other rotation settings.
+// Field fault 2: a crash between the create and the commit, then other rotation settings.
 func TestACrashBetweenCreateAndCommit(t *testing.T) {
 	e := newEnv(t)
 	e.topic("trips", 1)
@@ -75,7 +75,7 @@ func TestACrashBetweenCreateAndCommit(t *testing.T) {
 	e.checkClean()
 }
 
-// CASES 1: the segment of one that was thought dead meets the one that took over.
+// Field fault 1: the segment of one that was thought dead meets the one that took over.
 func TestAnOvertakenArchiverAdopts(t *testing.T) {
 	e := newEnv(t)
 	e.topic("trips", 1)
@@ -119,7 +119,7 @@ func TestAnOvertakenArchiverAdopts(t *testing.T) {
 	e.checkClean()
 }
 
-// CASES 9: the group grows and shrinks under load; the committed offset never passes the last durable segment.
+// Field fault 9: the group grows and shrinks under load; the committed offset never passes the last durable segment.
 func TestRebalanceUnderLoad(t *testing.T) {
 	e := newEnv(t)
 	const parts, perPart = 4, 1500
@@ -162,7 +162,7 @@ func TestRebalanceUnderLoad(t *testing.T) {
 	e.checkClean()
 }
 
-// CASES 13, both policies.
+// Field fault 13, both policies.
 func TestRetentionOvertakesTheArchiver(t *testing.T) {
 	e := newEnv(t)
 	e.topic("trips", 1)
@@ -269,7 +269,7 @@ func TestANewChainStartsAtZero(t *testing.T) {
 	}
 }
 
-// CASES 23: the tail expired, or the prefix is wrong.
+// Field fault 23: the tail expired, or the prefix is wrong.
 func TestAGroupAheadOfAnEmptyChainStops(t *testing.T) {
 	e := newEnv(t)
 	e.topic("trips", 1)
@@ -347,7 +347,7 @@ func TestATopicCreatedAgainStops(t *testing.T) {
 	}
 }
 
-// CASES 27: the log was rewritten and has grown past the archive's end.
+// Field fault 27: the log was rewritten and has grown past the archive's end.
 func TestARewrittenLogStops(t *testing.T) {
 	e := newEnv(t)
 	e.topic("trips", 1)
@@ -428,7 +428,7 @@ func TestAnotherIsolationStops(t *testing.T) {
 	}
 }
 
-// CASES 8 and 16: the store is in trouble for a while.
+// Field faults 8 and 16: the store is in trouble for a while.
 func TestTheStoreInTrouble(t *testing.T) {
 	for _, trouble := range []error{store.ErrUnknown, store.ErrNotAllowed, errors.New("connection reset")} {
 		t.Run(trouble.Error(), func(t *testing.T) {
@@ -532,7 +532,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	e.checkClean()
 }
 
-// CASES 10: what is buffered at the end is written in full or not at all.
+// Field fault 10: what is buffered at the end is written in full or not at all.
 func TestShutdownLeavesNothingHalf(t *testing.T) {
 	e := newEnv(t)
 	e.topic("trips", 1)

@@ -55,7 +55,7 @@ func ids(ss []segment.Schema) string {
 	return fmt.Sprint(out)
 }
 
-// CASES 5: ids that alternate do not split segments, and each segment holds the schemas of what is in it.
+// Field fault 5: ids that alternate do not split segments, and each segment holds the schemas of what is in it.
 func TestAlternatingSchemas(t *testing.T) {
 	e := newEnv(t)
 	e.topic("trips", 1)

@@ -157,7 +157,7 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// A leader that has just taken over may be behind for a moment (CASES 20); a log that stays short was truncated.
+// A leader that has just taken over may be behind for a moment (field fault 20); a log that stays short was truncated.
 func TestATailBeyondTheEndIsAskedThreeTimes(t *testing.T) {
 	r := Recovered{Identity: id, Tail: tail(t, 9, 10, 2), Committed: kafka.CommitOffset{Offset: 10}, Log: kafka.LogRange{End: 9}}
 	p, acts := started(t, config(), r)
@@ -458,7 +458,7 @@ func TestGapRecordInTheMiddleOfASegment(t *testing.T) {
 	}
 }
 
-// CASES 20: a broker answers out-of-range for a position that is in range.
+// Field fault 20: a broker answers out-of-range for a position that is in range.
 func TestATransientOutOfRangeIsNoLoss(t *testing.T) {
 	p := fetching(t, config())
 	p.On(0, recs(0, 3))
