@@ -120,7 +120,7 @@ say "the proof, with every service killed in the middle"
 mkdir "$work/bin"
 go build -o "$work/bin/" ./shared/e2e/cmd/prove ./archiver/cmd/archiver
 AWS_SHARED_CREDENTIALS_FILE=$PWD/deploy/compose/aws-credentials "$work/bin/prove" run --hook scripts/compose/service.sh \
-  --trips 150000 --rate 2000 --timeout 6m \
+  --trips 300000 --rate 4000 --timeout 6m \
   --bootstrap "127.0.0.1:$KAFKA_PORT" --registry "http://127.0.0.1:$REGISTRY_PORT/apis/ccompat/v7" \
   --store "s3://tapedeck/archive?endpoint=http://127.0.0.1:$STORE_PORT&region=us-east-1&path-style=true" \
   --archiver "http://127.0.0.1:$ARCHIVER_PORT" --replayer "http://127.0.0.1:$REPLAYER_PORT" --processor "http://127.0.0.1:$PROCESSOR_PORT"

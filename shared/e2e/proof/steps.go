@@ -91,8 +91,11 @@ func (p *Proof) WaitReplaying(ctx context.Context) (job Job, err error) {
 	})
 }
 
+// ErrOverEarly: the job had ended before the kill could meet it.
+var ErrOverEarly = errors.New("COMPLETED before the kill")
+
 // WaitTakenOver waits until a replayer works on the job that is a later one than that of the given epoch. A job that ended
-// without one is an error: it was over too early.
+// without one is ErrOverEarly.
 func (p *Proof) WaitTakenOver(ctx context.Context, epoch int64) error {
 	return until(ctx, "a takeover of replay "+p.Replay, func() (bool, string, error) {
 		job, err := p.ReplayJob(ctx)
@@ -102,7 +105,7 @@ func (p *Proof) WaitTakenOver(ctx context.Context, epoch int64) error {
 		case job.Epoch > epoch:
 			return true, "", nil
 		case job.State == "COMPLETED":
-			return false, "", errors.New("it was COMPLETED before the kill: replay more records")
+			return false, "", ErrOverEarly
 		}
 		return false, fmt.Sprintf("state %s, epoch %d", job.State, job.Epoch), nil
 	})
