@@ -193,20 +193,20 @@ func (p *Proof) StopServices() error {
 
 // Result is what a proof saw.
 type Result struct {
-	Produced                      int64
-	Archived                      ArchiveSummary
-	PutCalls                      int64 // −1 where the archiver was restarted and its counter with it
-	EmittedLive, EmittedReplay    int
-	LateLive, LateReplay          int
-	HashLive, HashReplay          string // results and late records
-	Partitions                    []PartitionHash
-	Before                        int64 // input records of earlier runs
-	Live, Again                   map[int32]Sequence
-	LiveTook, ReplayTook          time.Duration
-	InspectOutput, VerifyOutput   string
-	ResultsTopic, ReplayTopic     string
-	LateTopic, ReplayLateTopic    string
-	DeletedFrom, LogStart, LogEnd int64
+	Produced                    int64
+	Archived                    ArchiveSummary
+	PutCalls                    int64 // −1 where the archiver was restarted and its counter with it
+	EmittedLive, EmittedReplay  int
+	LateLive, LateReplay        int
+	HashLive, HashReplay        string // results and late records
+	Partitions                  []PartitionHash
+	Before                      int64 // input records of earlier runs
+	Live, Again                 map[int32]Sequence
+	LiveTook, ReplayTook        time.Duration
+	InspectOutput, VerifyOutput string
+	ResultsTopic, ReplayTopic   string
+	LateTopic, ReplayLateTopic  string
+	LogStart, LogEnd            int64
 }
 
 // PartitionHash holds the two hashes of one output partition.
