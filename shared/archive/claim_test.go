@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"tapedeck.dev/tapedeck/shared/store"
 	"tapedeck.dev/tapedeck/shared/store/mem"
 )
 
@@ -62,12 +63,12 @@ type lateReader struct {
 	before func()
 }
 
-func (s *lateReader) Create(ctx context.Context, key string, data []byte) error {
+func (s *lateReader) Create(ctx context.Context, key string, data []byte, with ...store.Attributes) error {
 	if s.before != nil {
 		s.before()
 		s.before = nil
 	}
-	return s.Store.Create(ctx, key, data)
+	return s.Store.Create(ctx, key, data, with...)
 }
 
 func TestClaimThatCannotBeRead(t *testing.T) {

@@ -24,12 +24,13 @@ const maxLooks = 8
 
 // Create puts one closed segment under its name, through every answer of the table in chain.go, until it is confirmed or
 // another writer's segment is adopted. After ordinal ≡ 255 (mod 256) it writes the index object.
+// with are attributes of the segment's object (the index object has the store's own); no reader depends on them.
 //
 // h must follow the newest segment that the writer has seen confirmed: the Tail of the Outcome before, or of Tail; or it is
 // the first of its chain, from offset 0. Errors: ErrBusy; ErrOtherLog, ErrForeign, ErrBroken; ErrInvalid of the store; or
 // the context's (then the outcome is unknown and the segment may still appear). After any error the writer begins again
 // with Tail before it creates anything else in this partition.
-func (a *Archive) Create(ctx context.Context, h *segment.Header, data []byte, p RetryPolicy) (*Outcome, error) {
+func (a *Archive) Create(ctx context.Context, h *segment.Header, data []byte, p RetryPolicy, with ...store.Attributes) (*Outcome, error) {
 	tp := h.TP()
 	if !a.begin(tp) {
 		return nil, fmt.Errorf("create segment %s: %w", a.key(tp, h.Start), ErrBusy)
@@ -38,7 +39,7 @@ func (a *Archive) Create(ctx context.Context, h *segment.Header, data []byte, p 
 	if err := a.payIndex(ctx, tp, p); err != nil {
 		return nil, err
 	}
-	c, err := a.newCreation(h, data)
+	c, err := a.newCreation(h, data, with...)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +83,7 @@ type creation struct {
 	key     string
 	h       *segment.Header
 	data    []byte
+	with    []store.Attributes
 	body    int64 // bytes before the first block
 	looking bool  // the next step is a look
 	answer  answer
@@ -91,7 +93,7 @@ type creation struct {
 	tail    Tail  // what holds the name, once known
 }
 
-func (a *Archive) newCreation(h *segment.Header, data []byte) (*creation, error) {
+func (a *Archive) newCreation(h *segment.Header, data []byte, with ...store.Attributes) (*creation, error) {
 	key := a.key(h.TP(), h.Start)
 	parsed, body, err := segment.ParseHeader(key, data)
 	if err != nil {
@@ -103,14 +105,14 @@ func (a *Archive) newCreation(h *segment.Header, data []byte) (*creation, error)
 	if h.Start > 0 == (h.Ordinal == 0) {
 		return nil, fmt.Errorf("create segment %s: %w: ordinal %d at offset %d (a chain begins at offset 0 with ordinal 0)", key, ErrBroken, h.Ordinal, h.Start)
 	}
-	return &creation{a: a, key: key, h: h, data: data, body: body}, nil
+	return &creation{a: a, key: key, h: h, data: data, with: with, body: body}, nil
 }
 
 // step makes one store call, a put or a look, and says what to do next. The error is the reason of stop, putAgain and
 // lookAgain.
 func (c *creation) step(ctx context.Context) (action, error) {
 	if !c.looking {
-		c.answerr = c.a.st.Create(ctx, c.key, c.data)
+		c.answerr = c.a.st.Create(ctx, c.key, c.data, c.with...)
 		c.answer, c.saw = classify(ctx, c.answerr), notLooked
 		then := decide(c.answer, c.saw)
 		if then == confirm {

@@ -57,7 +57,7 @@ func TestProbeRefusesAStoreThatOverwrites(t *testing.T) {
 // overwrites ignores the condition of a create.
 type overwrites struct{ *mem.Store }
 
-func (s overwrites) Create(_ context.Context, key string, data []byte) error {
+func (s overwrites) Create(_ context.Context, key string, data []byte, _ ...store.Attributes) error {
 	s.Put(key, data)
 	return nil
 }
@@ -109,8 +109,8 @@ type mangles struct {
 	change func([]byte) []byte
 }
 
-func (s mangles) Create(ctx context.Context, key string, data []byte) error {
-	return s.Store.Create(ctx, key, s.change(data))
+func (s mangles) Create(ctx context.Context, key string, data []byte, with ...store.Attributes) error {
+	return s.Store.Create(ctx, key, s.change(data), with...)
 }
 
 // CASE 18: listings that would hide the newest segment.
@@ -275,4 +275,6 @@ type failingCreate struct {
 	err error
 }
 
-func (s failingCreate) Create(context.Context, string, []byte) error { return s.err }
+func (s failingCreate) Create(context.Context, string, []byte, ...store.Attributes) error {
+	return s.err
+}

@@ -126,7 +126,7 @@ type pendingCreate struct {
 
 var errConflict = fmt.Errorf("409 conflict: %w", store.ErrUnknown)
 
-func (s *simStore) Create(_ context.Context, key string, data []byte) error {
+func (s *simStore) Create(_ context.Context, key string, data []byte, _ ...store.Attributes) error {
 	x := s.r.Float64()
 	if s.calm {
 		x = 1

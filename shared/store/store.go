@@ -40,7 +40,11 @@ type Store interface {
 	// retried inside (a retry could meet its own first try): the chain decides. Errors: ErrExists, ErrUnknown,
 	// ErrNotAllowed, ErrInvalid, or the context's, which is ErrUnknown as well if it ended while the request was under way.
 	// CheckKey says which keys are valid.
-	Create(ctx context.Context, key string, data []byte) error
+	//
+	// with are attributes of this object over those of the store, joined by Merge. s3 sends them, mem keeps them for tests, file
+	// has no place for them and ignores them; all refuse those that Merge refuses, with ErrInvalid. An object that is there
+	// already keeps its own.
+	Create(ctx context.Context, key string, data []byte, with ...Attributes) error
 	// Get returns the whole object. Errors: ErrNotFound, ErrNotAllowed, ErrInvalid (also for a key that CheckKey refuses), the
 	// context's, or another after bounded retries.
 	Get(ctx context.Context, key string) ([]byte, error)

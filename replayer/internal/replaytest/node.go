@@ -39,11 +39,11 @@ var errCut = errors.New("cut off from the store")
 func (c *CutStore) Cut(off bool) { c.off.Store(off) }
 
 // Create refuses where it is cut off.
-func (c *CutStore) Create(ctx context.Context, key string, data []byte) error {
+func (c *CutStore) Create(ctx context.Context, key string, data []byte, with ...store.Attributes) error {
 	if c.off.Load() {
 		return errCut
 	}
-	return c.Store.Create(ctx, key, data)
+	return c.Store.Create(ctx, key, data, with...)
 }
 
 // Get refuses where it is cut off.

@@ -88,10 +88,13 @@ func (s *Store) Close() error { return nil }
 
 // Create is store.Store's. The bytes go to a file of TempDir and are synced there; link(2), which fails where the name is
 // taken, then makes them visible at once and whole; the directory is synced last. A file system without hard links is
-// refused with store.ErrInvalid.
-func (s *Store) Create(ctx context.Context, key string, data []byte) error {
+// refused with store.ErrInvalid. Attributes are checked and not kept.
+func (s *Store) Create(ctx context.Context, key string, data []byte, with ...store.Attributes) error {
 	if err := checkKey(key); err != nil {
 		return fmt.Errorf("create: %w", err)
+	}
+	if _, err := store.Merge(with...); err != nil {
+		return fmt.Errorf("create %s in %s: %w", key, s, err)
 	}
 	if err := s.create(ctx, key, data); err != nil {
 		return fmt.Errorf("create %s in %s: %w", key, s, err)

@@ -50,7 +50,7 @@ func (s *Store) Release() int {
 	defer s.b.mu.Unlock()
 	wrote := 0
 	for _, h := range s.b.held {
-		if s.b.create(h.key, h.data) == nil {
+		if s.b.create(h.key, h.data, h.attrs) == nil {
 			wrote++
 		}
 	}
@@ -81,8 +81,16 @@ func (s *Store) Delete(key string) bool {
 	if ok {
 		s.b.keys = slices.Delete(s.b.keys, i, i+1)
 		delete(s.b.data, full)
+		delete(s.b.attrs, full)
 	}
 	return ok
+}
+
+// Attributes gives what an object was created with; the zero value where that was nothing.
+func (s *Store) Attributes(key string) store.Attributes {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	return s.b.attrs[s.prefix+key]
 }
 
 // Keys gives every key below the store's prefix, in byte order. It is not counted and calls no hook.

@@ -26,7 +26,8 @@ type bucket struct {
 
 	mu     sync.Mutex
 	data   map[string][]byte
-	keys   []string // of data, in byte order
+	attrs  map[string]store.Attributes // of data, where not zero
+	keys   []string                    // of data, in byte order
 	held   []heldCreate
 	before Before
 	after  After
@@ -34,8 +35,9 @@ type bucket struct {
 }
 
 type heldCreate struct {
-	key  string
-	data []byte
+	key   string
+	data  []byte
+	attrs store.Attributes
 }
 
 var (
@@ -66,7 +68,7 @@ func Forget(name string) {
 }
 
 func newBucket(name string) *bucket {
-	return &bucket{name: name, data: map[string][]byte{}, counts: map[string]int{}}
+	return &bucket{name: name, data: map[string][]byte{}, attrs: map[string]store.Attributes{}, counts: map[string]int{}}
 }
 
 // Sub gives a store of the same bucket, scoped below prefix ("a/b", without slashes at its ends).
@@ -78,14 +80,18 @@ func (s *Store) Sub(prefix string) *Store {
 }
 
 // Create is store.Store's.
-func (s *Store) Create(ctx context.Context, key string, data []byte) error {
+func (s *Store) Create(ctx context.Context, key string, data []byte, with ...store.Attributes) error {
 	if err := store.CheckKey(key); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	_, err := call(ctx, s, store.OpCreate, key, func(b *bucket, full string) (struct{}, error) {
-		return struct{}{}, b.create(full, data)
+	attrs, err := store.Merge(with...)
+	if err != nil {
+		return fmt.Errorf("create %s in %s: %w", key, s, err)
+	}
+	_, err = call(ctx, s, store.OpCreate, key, func(b *bucket, full string) (struct{}, error) {
+		return struct{}{}, b.create(full, data, attrs)
 	}, func(b *bucket, full string) {
-		b.held = append(b.held, heldCreate{key: full, data: slices.Clone(data)})
+		b.held = append(b.held, heldCreate{key: full, data: slices.Clone(data), attrs: attrs})
 	})
 	return err
 }
@@ -192,11 +198,14 @@ func (s *Store) String() string {
 func (s *Store) Close() error { return nil }
 
 // create needs b.mu held.
-func (b *bucket) create(full string, data []byte) error {
+func (b *bucket) create(full string, data []byte, attrs store.Attributes) error {
 	if _, ok := b.data[full]; ok {
 		return store.ErrExists
 	}
 	b.put(full, data)
+	if attrs.StorageClass != "" || attrs.Tags != nil {
+		b.attrs[full] = attrs
+	}
 	return nil
 }
 

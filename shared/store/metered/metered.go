@@ -95,9 +95,9 @@ func (m *Store) Calls() map[string]Counts {
 }
 
 // Create is store.Store's.
-func (m *Store) Create(ctx context.Context, key string, data []byte) error {
+func (m *Store) Create(ctx context.Context, key string, data []byte, with ...store.Attributes) error {
 	begin := time.Now()
-	err := m.Store.Create(ctx, key, data)
+	err := m.Store.Create(ctx, key, data, with...)
 	m.done(store.OpCreate, begin, len(data), err)
 	return err
 }

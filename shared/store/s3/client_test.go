@@ -159,6 +159,33 @@ func TestACL(t *testing.T) {
 	}
 }
 
+// Storage class and tags are those of the store, and over them those of one create.
+func TestAttributesOnTheWire(t *testing.T) {
+	f := newFake(t, created)
+	s := f.store(t, s3.Options{Attributes: store.Attributes{StorageClass: "STANDARD_IA", Tags: map[string]string{"team": "data", "env": "prod"}}})
+	for _, c := range []struct {
+		with        []store.Attributes
+		class, tags string
+	}{
+		{nil, "STANDARD_IA", "env=prod&team=data"},
+		{[]store.Attributes{{StorageClass: "GLACIER_IR", Tags: map[string]string{"env": "a b+c"}}}, "GLACIER_IR", "env=a%20b%2Bc&team=data"},
+	} {
+		if err := s.Create(t.Context(), "k", nil, c.with...); err != nil {
+			t.Fatal(err)
+		}
+		h := f.last(t).header
+		if h.Get("X-Amz-Storage-Class") != c.class || h.Get("X-Amz-Tagging") != c.tags {
+			t.Errorf("class %q, tags %q", h.Get("X-Amz-Storage-Class"), h.Get("X-Amz-Tagging"))
+		}
+	}
+	if err := f.store(t, s3.Options{}).Create(t.Context(), "k", nil); err != nil {
+		t.Fatal(err)
+	}
+	if h := f.last(t).header; h["X-Amz-Storage-Class"] != nil || h["X-Amz-Tagging"] != nil {
+		t.Errorf("sent without being asked for: %v", h)
+	}
+}
+
 func TestProxy(t *testing.T) {
 	var hosts []string
 	proxy := newFake(t, func(w http.ResponseWriter, r *http.Request) {

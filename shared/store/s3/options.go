@@ -43,8 +43,10 @@ type Options struct {
 	PathStyle bool     // bucket in the path, not in the host name; always so for an endpoint at an IP address or localhost
 	Checksum  Checksum // "" = ChecksumAuto
 	ACL       string   // canned ACL of created objects; "" = none sent
-	CAFile    string   // PEM file of certificate authorities trusted besides the system's
-	Proxy     string   // URL of an HTTP(S) or SOCKS5 proxy; "" = HTTPS_PROXY, HTTP_PROXY, NO_PROXY
+	// Attributes of every object, the small ones under _tapedeck/ included.
+	Attributes store.Attributes
+	CAFile     string // PEM file of certificate authorities trusted besides the system's
+	Proxy      string // URL of an HTTP(S) or SOCKS5 proxy; "" = HTTPS_PROXY, HTTP_PROXY, NO_PROXY
 
 	RoleARN    string // role to assume by STS, with the credentials of the chain; "" = none
 	ExternalID string // external id for the assumed role; not shown in messages
@@ -67,16 +69,18 @@ type option struct {
 }
 
 var options = map[string]option{
-	"endpoint":    {setEndpoint, "base URL of an S3-compatible store"},
-	"region":      {func(o *Options, v string) error { o.Region = v; return nil }, "region"},
-	"path-style":  {setPathStyle, "true: bucket in the path instead of the host name"},
-	"checksum":    {setChecksum, "auto, when-required or none"},
-	"acl":         {setACL, "canned ACL of created objects"},
-	"ca-file":     {func(o *Options, v string) error { o.CAFile = v; return nil }, "PEM file of trusted authorities"},
-	"proxy":       {setProxy, "URL of a proxy"},
-	"role-arn":    {func(o *Options, v string) error { o.RoleARN = v; return nil }, "role to assume"},
-	"external-id": {func(o *Options, v string) error { o.ExternalID = v; return nil }, "external id for the role"},
-	"timeout":     {setTimeout, "bound of one attempt, as 60s"},
+	"endpoint":      {setEndpoint, "base URL of an S3-compatible store"},
+	"region":        {func(o *Options, v string) error { o.Region = v; return nil }, "region"},
+	"path-style":    {setPathStyle, "true: bucket in the path instead of the host name"},
+	"checksum":      {setChecksum, "auto, when-required or none"},
+	"acl":           {setACL, "canned ACL of created objects"},
+	"ca-file":       {func(o *Options, v string) error { o.CAFile = v; return nil }, "PEM file of trusted authorities"},
+	"proxy":         {setProxy, "URL of a proxy"},
+	"role-arn":      {func(o *Options, v string) error { o.RoleARN = v; return nil }, "role to assume"},
+	"external-id":   {func(o *Options, v string) error { o.ExternalID = v; return nil }, "external id for the role"},
+	"storage-class": {setStorageClass, "storage class of created objects, as STANDARD_IA"},
+	"tags":          {setTags, "tags of created objects, as team=data,env=prod"},
+	"timeout":       {setTimeout, "bound of one attempt, as 60s"},
 }
 
 // Secrets that people try to put into addresses, where logs and process lists would show them.
@@ -178,6 +182,16 @@ func setACL(o *Options, v string) error {
 	}
 	o.ACL = v
 	return nil
+}
+
+func setStorageClass(o *Options, v string) error {
+	o.Attributes.StorageClass = v
+	return store.CheckStorageClass(v)
+}
+
+func setTags(o *Options, v string) (err error) {
+	o.Attributes.Tags, err = store.ParseTags(v)
+	return err
 }
 
 func setProxy(o *Options, v string) error {

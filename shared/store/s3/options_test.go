@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"tapedeck.dev/tapedeck/shared/store"
 	"tapedeck.dev/tapedeck/shared/store/s3"
 )
 
@@ -35,6 +36,9 @@ func TestParseURL(t *testing.T) {
 			Bucket: "b-1", RoleARN: "arn:aws:iam::123456789012:role/archive", ExternalID: "abc", ACL: "bucket-owner-full-control",
 			CAFile: "/etc/ca.pem", Proxy: "socks5://proxy:1080",
 		},
+		"s3://b-1?storage-class=STANDARD_IA&tags=team=data,env=a+b%2Bc": {
+			Bucket: "b-1", Attributes: store.Attributes{StorageClass: "STANDARD_IA", Tags: map[string]string{"team": "data", "env": "a b+c"}},
+		},
 	} {
 		got, err := parse(t, addr)
 		if err != nil {
@@ -49,29 +53,31 @@ func TestParseURL(t *testing.T) {
 
 func TestParseURLRefuses(t *testing.T) {
 	for addr, text := range map[string]string{
-		"s3:///prefix":                   "names no bucket",
-		"s3://host:9000/bucket":          "endpoint=http://host:port",
-		"s3://b/p#x":                     "fragment",
-		"s3://b/a//b":                    "path element",
-		"s3://b/../c":                    "path element",
-		"s3://b?pathstyle=true":          "did you mean path-style?",
-		"s3://b?endpont=http://x":        "did you mean endpoint?",
-		"s3://b?check_sum=auto":          "did you mean checksum?",
-		"s3://b?ca=x":                    "did you mean acl?",
-		"s3://b?roleArn=x":               "did you mean role-arn?",
-		"s3://b?region=":                 "exactly one value",
-		"s3://b?region=a&region=b":       "exactly one value",
-		"s3://b?path-style=yes":          "not true or false",
-		"s3://b?checksum=md5":            "auto, when-required or none",
-		"s3://b?acl=public":              "public-read",
-		"s3://b?endpoint=127.0.0.1:9000": "want http://host:port",
-		"s3://b?endpoint=http://x?y=z":   "has a query",
-		"s3://b?proxy=proxy:3128":        "want http://host:port",
-		"s3://b?timeout=60":              "not a duration",
-		"s3://b?timeout=0s":              "not a duration",
-		"s3://b?external-id=x":           "needs role-arn",
-		"s3://b?region=%zz":              "cannot be read",
-		"gs://b/p":                       "not s3",
+		"s3:///prefix":                      "names no bucket",
+		"s3://host:9000/bucket":             "endpoint=http://host:port",
+		"s3://b/p#x":                        "fragment",
+		"s3://b/a//b":                       "path element",
+		"s3://b/../c":                       "path element",
+		"s3://b?pathstyle=true":             "did you mean path-style?",
+		"s3://b?endpont=http://x":           "did you mean endpoint?",
+		"s3://b?check_sum=auto":             "did you mean checksum?",
+		"s3://b?ca=x":                       "did you mean acl?",
+		"s3://b?roleArn=x":                  "did you mean role-arn?",
+		"s3://b?region=":                    "exactly one value",
+		"s3://b?region=a&region=b":          "exactly one value",
+		"s3://b?path-style=yes":             "not true or false",
+		"s3://b?checksum=md5":               "auto, when-required or none",
+		"s3://b?acl=public":                 "public-read",
+		"s3://b?endpoint=127.0.0.1:9000":    "want http://host:port",
+		"s3://b?endpoint=http://x?y=z":      "has a query",
+		"s3://b?proxy=proxy:3128":           "want http://host:port",
+		"s3://b?timeout=60":                 "not a duration",
+		"s3://b?timeout=0s":                 "not a duration",
+		"s3://b?storage-class=DEEP_ARCHIVE": "GLACIER_IR is the coldest",
+		"s3://b?tags=team":                  "no value",
+		"s3://b?external-id=x":              "needs role-arn",
+		"s3://b?region=%zz":                 "cannot be read",
+		"gs://b/p":                          "not s3",
 	} {
 		_, err := parse(t, addr)
 		if err == nil || !strings.Contains(err.Error(), text) {

@@ -77,9 +77,13 @@ func (s *Store) Close() error {
 
 // Create is store.Store's: one PutObject with If-None-Match: *, sent once. If ctx ends while it is under way, the error
 // is ctx's and store.ErrUnknown in one.
-func (s *Store) Create(ctx context.Context, key string, data []byte) error {
+func (s *Store) Create(ctx context.Context, key string, data []byte, with ...store.Attributes) error {
 	if err := s.checkKey(key); err != nil {
 		return fmt.Errorf("create: %w", err)
+	}
+	attrs, err := store.Merge(append([]store.Attributes{s.o.Attributes}, with...)...)
+	if err != nil {
+		return fmt.Errorf("create %s in %s: %w", key, s, err)
 	}
 	if err := s.ready(ctx, store.OpCreate, key); err != nil {
 		return err
@@ -92,6 +96,8 @@ func (s *Store) Create(ctx context.Context, key string, data []byte) error {
 		ContentType:   aws.String("application/octet-stream"),
 		IfNoneMatch:   aws.String("*"),
 		ACL:           types.ObjectCannedACL(s.o.ACL),
+		StorageClass:  types.StorageClass(attrs.StorageClass),
+		Tagging:       tagging(attrs.Tags),
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.bound(int64(len(data))))
 	defer cancel()
@@ -104,6 +110,19 @@ func (s *Store) Create(ctx context.Context, key string, data []byte) error {
 		return s.createError(ctx, key, err)
 	}
 	return nil
+}
+
+// tagging writes tags as S3's header carries them; nil for none.
+func tagging(tags map[string]string) *string {
+	if len(tags) == 0 {
+		return nil
+	}
+	values := url.Values{}
+	for k, v := range tags {
+		values.Set(k, v)
+	}
+	// Sorted by name. A space is "%20": some servers do not read '+' as one.
+	return aws.String(strings.ReplaceAll(values.Encode(), "+", "%20"))
 }
 
 // sendOnce makes a call without retries: a second try could meet the first one's object and take it for another's.

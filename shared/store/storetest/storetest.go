@@ -29,6 +29,7 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"CreateOnce", testCreateOnce},
 		{"CreateRace", testCreateRace},
+		{"Attributes", testAttributes},
 		{"BadKey", testBadKey},
 		{"GetRange", testGetRange},
 		{"EmptyObject", testEmptyObject},
@@ -119,6 +120,28 @@ func testCreateRace(t *testing.T, open Open) {
 			t.Fatalf("racer %d won, and the object is that of racer %d", winners[0], got[0]-'a')
 		}
 	}
+}
+
+// Attributes change nothing of what a reader sees, and those that no object can have are refused before anything is written.
+func testAttributes(t *testing.T, open Open) {
+	s := open(t, "attributes")
+	plain := store.Attributes{}
+	full := store.Attributes{StorageClass: "STANDARD", Tags: map[string]string{"team": "data", "cost center": "a/b+c=d@e:f", "größe": ""}}
+	must(t, s.Create(t.Context(), "plain", []byte("x"), plain))
+	must(t, s.Create(t.Context(), "full", []byte("y"), full))
+	must(t, s.Create(t.Context(), "joined", []byte("z"), full, store.Attributes{Tags: map[string]string{"topic": "trips"}}))
+	for key, want := range map[string]string{"plain": "x", "full": "y", "joined": "z"} {
+		wantObject(t, s, key, []byte(want))
+	}
+	if err := s.Create(t.Context(), "plain", []byte("x"), full); !errors.Is(err, store.ErrExists) {
+		t.Errorf("create of a taken key with other attributes: %v, want ErrExists", err)
+	}
+	for _, bad := range []store.Attributes{{StorageClass: "GLACIER"}, {StorageClass: "a b"}, {Tags: map[string]string{"a": "\n"}}} {
+		if err := s.Create(t.Context(), "bad", nil, bad); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("create with %v: %v, want ErrInvalid", bad, err)
+		}
+	}
+	wantList(t, s, "", "", 0, []string{"full", "joined", "plain"}, false)
 }
 
 func testBadKey(t *testing.T, open Open) {
