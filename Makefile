@@ -15,7 +15,7 @@ RACE_PKGS := ./shared/archive/... ./shared/store/file ./shared/store/mem ./share
 # A count, not a time: the end of a time-bound run is now and then reported as a failure (go.dev/issue/75804).
 FUZZTIME ?= 2000x
 
-.PHONY: build demo test test-real test-compose lint race fuzz bench clean
+.PHONY: build demo test test-real test-compose lint race fuzz bench bench-archive clean
 
 build:
 	@mkdir -p bin
@@ -52,6 +52,10 @@ fuzz:
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./shared/segment ./processor/engine
+
+# The archiver against the bare poll loop of the same client, pairwise, on real Kafka and versitygw. ARGS='--records 500000 --rounds 3'.
+bench-archive:
+	scripts/real/bench-archive.sh $(ARGS)
 
 clean:
 	rm -rf bin
