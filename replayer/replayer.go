@@ -43,7 +43,10 @@ func Run(ctx context.Context, f *service.Frame) (err error) {
 
 	targets := make(map[string]*target.Client, len(set.targets))
 	for name, conf := range set.targets {
-		c := target.NewClient(conf, set.requestTimeout)
+		c, err := target.NewClient(conf, set.requestTimeout)
+		if err != nil {
+			return err
+		}
 		defer c.Close()
 		targets[name] = c
 	}

@@ -22,7 +22,7 @@ func Keys() []service.Key {
 		service.Key{Name: "store", Kind: service.String, Required: true,
 			Doc:     "the archive: s3://bucket/prefix?endpoint=…&region=…&path-style=true or file:///directory",
 			Example: "s3://tapedeck/archive?region=eu-central-1"},
-		service.Key{Name: "targets.*", Doc: "targets of replays: targets.<name>.type (processor), .url and .pipeline; a request chooses by name"},
+		service.Key{Name: "targets.*", Doc: "targets of replays: targets.<name>.type (processor), .url and .pipeline; .token (or .token.file) and .ssl.ca.location, .ssl.certificate.location, .ssl.key.location where it asks for them; a request chooses by name"},
 		service.Key{Name: "targets.processor.type", Kind: service.String, Doc: "type of the target named processor: processor", Example: "processor"},
 		service.Key{Name: "targets.processor.url", Kind: service.String, Doc: "its address", Example: "http://127.0.0.1:8185"},
 		service.Key{Name: "targets.processor.pipeline", Kind: service.String, Doc: "the pipeline to replay into", Example: "trips"},

@@ -16,6 +16,7 @@ import (
 	"tapedeck.dev/tapedeck/replayer/job"
 	"tapedeck.dev/tapedeck/replayer/manager"
 	"tapedeck.dev/tapedeck/replayer/run"
+	"tapedeck.dev/tapedeck/shared/secure"
 )
 
 // maxAnswerBytes bounds what is read of an answer; a plan of a large archive lists every segment.
@@ -28,12 +29,16 @@ type Client struct {
 }
 
 // New makes a client for the replayer at base, such as http://127.0.0.1:8184.
-func New(base string) (*Client, error) {
+func New(base string, s secure.ClientSettings) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("url %q: give http://host:port of a replayer", base)
 	}
-	return &Client{base: strings.TrimSuffix(base, "/"), http: &http.Client{Timeout: 2 * time.Minute}}, nil
+	tr, err := secure.Transport(s)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{base: strings.TrimSuffix(base, "/"), http: &http.Client{Transport: tr, Timeout: 2 * time.Minute}}, nil
 }
 
 // Error is an answer other than success.

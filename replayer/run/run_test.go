@@ -38,7 +38,10 @@ func newRunner(a *replaytest.Archive) *run.Runner {
 }
 
 func client(t *testing.T, r *replaytest.Receiver) *target.Client {
-	c := target.NewClient(r.Config(), 10*time.Second)
+	c, err := target.NewClient(r.Config(), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(c.Close)
 	return c
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/secure"
 	"tapedeck.dev/tapedeck/shared/session"
 )
 
@@ -26,11 +27,14 @@ type Client struct {
 	http *http.Client
 }
 
-// NewClient makes a client; a call without an answer within timeout counts as failed.
-func NewClient(conf Config, timeout time.Duration) *Client {
-	tr := http.DefaultTransport.(*http.Transport).Clone()
-	tr.MaxIdleConnsPerHost = 32
-	return &Client{conf: conf, http: &http.Client{Transport: tr, Timeout: timeout}}
+// NewClient makes a client; a call without an answer within timeout counts as failed. Errors: a file or token that cannot be used.
+func NewClient(conf Config, timeout time.Duration) (*Client, error) {
+	conf.Security.IdlePerHost = 32
+	tr, err := secure.Transport(conf.Security)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{conf: conf, http: &http.Client{Transport: tr, Timeout: timeout}}, nil
 }
 
 // Config returns the target's settings.

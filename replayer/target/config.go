@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 
+	"tapedeck.dev/tapedeck/shared/secure"
 	"tapedeck.dev/tapedeck/shared/service"
 )
 
@@ -21,7 +22,11 @@ type Config struct {
 	Type     string
 	URL      *url.URL // scheme and host; an optional path in front of the receiver's
 	Pipeline string   // the receiver's pipeline that the replay runs in
+	Security secure.ClientSettings
 }
+
+// fields of a target.
+var fields = []string{"type", "url", "pipeline", "token", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location"}
 
 // ParseConfig reads targets.<name>.type|url|pipeline, given without "targets.".
 func ParseConfig(settings map[string]string) (map[string]Config, error) {
@@ -29,7 +34,7 @@ func ParseConfig(settings map[string]string) (map[string]Config, error) {
 	for key, value := range settings {
 		name, field, ok := strings.Cut(key, ".")
 		if !ok || name == "" {
-			return nil, fmt.Errorf("targets.%s: want targets.<name>.type, .url and .pipeline", key)
+			return nil, fmt.Errorf("targets.%s: want targets.<name>.type, .url, .pipeline and so on (--help lists them)", key)
 		}
 		if byName[name] == nil {
 			byName[name] = map[string]string{}
@@ -48,20 +53,19 @@ func ParseConfig(settings map[string]string) (map[string]Config, error) {
 }
 
 func parseOne(name string, m map[string]string) (Config, error) {
-	known := []string{"type", "url", "pipeline"}
 	given := make([]string, 0, len(m))
 	for field := range m {
 		given = append(given, field)
 	}
 	sort.Strings(given)
 	for _, field := range given {
-		if slices.Contains(known, field) {
+		if slices.Contains(fields, field) {
 			continue
 		}
-		if near := service.Nearest(field, known); near != "" {
+		if near := service.Nearest(field, fields); near != "" {
 			return Config{}, fmt.Errorf("targets.%s.%s is unknown; did you mean targets.%s.%s?", name, field, name, near)
 		}
-		return Config{}, fmt.Errorf("targets.%s.%s is unknown; known: type, url, pipeline", name, field)
+		return Config{}, fmt.Errorf("targets.%s.%s is unknown; known: %s", name, field, strings.Join(fields, ", "))
 	}
 	c := Config{Name: name, Type: m["type"], Pipeline: m["pipeline"]}
 	if c.Type == "" {
@@ -78,6 +82,13 @@ func parseOne(name string, m map[string]string) (Config, error) {
 		return Config{}, fmt.Errorf("targets.%s.url: a query or fragment has no meaning here", name)
 	}
 	c.URL = u
+	file := func(field string) secure.File {
+		return secure.File{Setting: "targets." + name + "." + field, Path: m[field]}
+	}
+	c.Security = secure.ClientSettings{
+		ClientFiles: secure.ClientFiles{CA: file("ssl.ca.location"), Certificate: file("ssl.certificate.location"), Key: file("ssl.key.location")},
+		TokenFile:   secure.File{Setting: "targets." + name + ".token"}, Token: m["token"],
+	}
 	if c.Pipeline == "" {
 		return Config{}, fmt.Errorf("targets.%s.pipeline is missing: give the name of the processor's pipeline to replay into", name)
 	}

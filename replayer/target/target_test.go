@@ -65,7 +65,10 @@ func TestCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := NewClient(confs["a"], time.Second)
+	c, err := NewClient(confs["a"], time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer c.Close()
 	ctx := context.Background()
 	tp := record.TopicPartition{Topic: "a.b", Partition: 3}

@@ -87,6 +87,10 @@ func Command(name, short string, keys []Key, run func(ctx context.Context, f *Fr
 			if err != nil {
 				return err
 			}
+			// A certificate or token that cannot be read is said now, not after the waiting for Kafka.
+			if _, err := newGuard(cfg, log); err != nil {
+				return err
+			}
 			ctx, stop := withSignals(cmd.Context(), log)
 			defer stop()
 			f := NewFrame(name, cfg, log)

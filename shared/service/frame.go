@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -85,11 +86,16 @@ func (f *Frame) health() error {
 	return f.Health()
 }
 
-// handler is everything between the listener and the routes. Authentication belongs here, TLS in listen.
-func (f *Frame) handler() http.Handler {
+// handler is everything between the listener and the routes. g stands before all of them, so that no route can be forgotten.
+func (f *Frame) handler(g *guard) http.Handler {
 	probe := func(check func() error) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
+		return func(w http.ResponseWriter, r *http.Request) {
 			if err := check(); err != nil {
+				if g.refusal(r) != "" {
+					// The reason may name topics and addresses.
+					WriteError(w, http.StatusServiceUnavailable, "no; ask with the token for the reason")
+					return
+				}
 				WriteError(w, http.StatusServiceUnavailable, "%s", err)
 				return
 			}
@@ -127,7 +133,7 @@ func (f *Frame) handler() http.Handler {
 	if limit <= 0 {
 		limit = defaultMaxBody
 	}
-	return http.MaxBytesHandler(routed, limit)
+	return g.protect(http.MaxBytesHandler(routed, limit))
 }
 
 // jsonRefusal writes a mux's 404 or 405 as other errors are written. Its headers (Allow) stay.
@@ -159,7 +165,7 @@ func (j *jsonRefusal) Write(b []byte) (int, error) {
 }
 
 // listen opens rest.listen and tells the address that it got.
-func (f *Frame) listen(ctx context.Context) (net.Listener, error) {
+func (f *Frame) listen(ctx context.Context, g *guard) (net.Listener, error) {
 	addr := f.Config.String("rest.listen")
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
@@ -171,7 +177,14 @@ func (f *Frame) listen(ctx context.Context) (net.Listener, error) {
 			return nil, errors.Join(fmt.Errorf("rest.port.file: %w", err), l.Close())
 		}
 	}
-	f.Log.Info("serving HTTP", zap.String("address", l.Addr().String()))
+	f.Log.Info("serving HTTP", zap.String("address", l.Addr().String()), zap.Bool("tls", g.tls != nil), zap.Bool("authentication", g.closed()))
+	if !g.closed() && !loopback(l.Addr()) {
+		f.Log.Warn("whoever reaches rest.listen may use it: set rest.auth.token.file, and rest.ssl.certificate.location and rest.ssl.key.location",
+			zap.String("address", l.Addr().String()))
+	}
+	if g.tls != nil {
+		return tls.NewListener(l, g.tls), nil
+	}
 	return l, nil
 }
 
@@ -195,7 +208,11 @@ func writeFileAtOnce(path, content string) error {
 // Serve listens on rest.listen and serves until ctx ends, then shuts down gracefully within a bound. It returns once no
 // request is running.
 func (f *Frame) Serve(ctx context.Context) error {
-	l, err := f.listen(ctx)
+	g, err := newGuard(f.Config, f.Log)
+	if err != nil {
+		return err
+	}
+	l, err := f.listen(ctx, g)
 	if err != nil {
 		return err
 	}
@@ -208,7 +225,7 @@ func (f *Frame) Serve(ctx context.Context) error {
 	}
 	// http.Server.Close drops connections without waiting for their handlers; the group waits for them.
 	var running sync.WaitGroup
-	h := f.handler()
+	h := f.handler(g)
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			running.Add(1)

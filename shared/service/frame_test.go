@@ -21,10 +21,10 @@ import (
 )
 
 // startFrame serves f on a free port; the returned function shuts down and gives Serve's error.
-func startFrame(t *testing.T, set func(*Frame)) (url string, stop func() error) {
+func startFrame(t *testing.T, set func(*Frame), settings ...string) (url string, stop func() error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "port")
-	cfg, err := Load(testKeys(), "", []string{"rest.port.file=" + file}, nil)
+	cfg, err := Load(testKeys(), "", append(settings, "rest.port.file="+file), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func startFrame(t *testing.T, set func(*Frame)) (url string, stop func() error) 
 	go func() { done <- f.Serve(ctx) }()
 	stop = sync.OnceValue(func() error { cancel(); return <-done })
 	t.Cleanup(func() { _ = stop() })
-	return "http://" + awaitFile(t, file), stop
+	return scheme(cfg) + "://" + awaitFile(t, file), stop
 }
 
 func awaitFile(t *testing.T, file string) string {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"tapedeck.dev/tapedeck/shared/secure"
 )
 
 const healthcheckTimeout = 5 * time.Second
@@ -30,7 +32,12 @@ func healthcheckCommand(keys []Key) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := askHealth(cmd.Context(), addr); err != nil {
+			client, err := healthClient(cfg)
+			if err != nil {
+				return &ExitError{Code: 1, Err: err}
+			}
+			defer client.CloseIdleConnections()
+			if err := askHealth(cmd.Context(), client, scheme(cfg)+"://"+addr); err != nil {
 				return &ExitError{Code: 1, Err: err}
 			}
 			return nil
@@ -72,17 +79,38 @@ func serviceAddress(cfg *Config) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-func askHealth(ctx context.Context, addr string) error {
+// healthClient trusts the certificate that the service itself is configured with, and shows its token, so that the reason is told.
+func healthClient(cfg *Config) (*http.Client, error) {
+	tr := http.DefaultTransport.(*http.Transport).Clone()
+	if f := secureFile(cfg, "rest.ssl.certificate.location"); f.Path != "" {
+		var err error
+		if tr.TLSClientConfig, err = secure.PinnedTLS(f); err != nil {
+			return nil, err
+		}
+	}
+	// On the same host; a proxy of the environment has nothing to do with it.
+	tr.Proxy = nil
+	tokens, err := readTokens(cfg, nil)
+	if err != nil {
+		return nil, err
+	}
+	if tokens == nil {
+		return &http.Client{Transport: tr}, nil
+	}
+	return &http.Client{Transport: secure.WithToken(tr, func() string { return tokens()[0] })}, nil
+}
+
+func askHealth(ctx context.Context, client *http.Client, addr string) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthcheckTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/healthz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr+"/healthz", nil)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", addr, err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", addr, err)
 	}

@@ -48,15 +48,16 @@ func (k Key) isPrefix() (string, bool) {
 	return p, ok
 }
 
-// CommonKeys are the keys of every service: listen address (rest.listen, TAPEDECK_REST_LISTEN), log.level, log.format, start-up bound
+// CommonKeys are the keys of every service: listen address (rest.listen, TAPEDECK_REST_LISTEN) and what secures it (rest.ssl.*, rest.auth.*), log.level, log.format, start-up bound
 // (startup.timeout), run.unprivileged. listen is the default listen address. A service adds the groups of what it uses (KafkaKeys, StoreKeys, RegistryKeys), so
 // that it refuses what it would ignore. One that needs more of a key (Required, another default) appends a Key of the same name:
 // the later wins.
 func CommonKeys(listen string, groups ...[]Key) []Key {
 	keys := slices.Concat(groups...)
+	keys = append(keys, restKeys()...)
 	return append(keys,
 		Key{Name: "rest.listen", Kind: String, Default: listen,
-			Doc:     "address to serve HTTP on, host:port; there is no authentication yet: beyond this host only where the network is trusted; port 0 takes a free one",
+			Doc:     "address to serve HTTP on, host:port; beyond this host with rest.auth.token.file and TLS; port 0 takes a free one",
 			Example: listen},
 		Key{Name: "rest.port.file", Kind: String, Doc: "file to write the address (host:port) to that is really served; empty: none"},
 		Key{Name: "log.level", Kind: String, Default: "info", OneOf: []string{"debug", "info", "warn", "error"}, Doc: "lowest level logged"},

@@ -14,6 +14,7 @@ import (
 	"tapedeck.dev/tapedeck/replayer/client"
 	"tapedeck.dev/tapedeck/replayer/job"
 	"tapedeck.dev/tapedeck/replayer/manager"
+	"tapedeck.dev/tapedeck/shared/secure"
 	"tapedeck.dev/tapedeck/shared/service"
 )
 
@@ -37,10 +38,18 @@ func root() *cobra.Command {
 type remote struct {
 	url    string
 	output string
+	token  string // files
+	ca     string
+	cert   string
+	key    string
 }
 
 func (r *remote) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.url, "url", "http://127.0.0.1:8184", "`address` of a replayer")
+	cmd.Flags().StringVar(&r.token, "token-file", "", "`file` with the replayer's token (its rest.auth.token.file will do)")
+	cmd.Flags().StringVar(&r.ca, "ca-file", "", "`file` with CA certificates (PEM) to trust instead of the system's")
+	cmd.Flags().StringVar(&r.cert, "cert-file", "", "`file` with a client certificate (PEM), where the replayer asks for one")
+	cmd.Flags().StringVar(&r.key, "key-file", "", "`file` with its private key (PEM)")
 	cmd.Flags().StringVarP(&r.output, "output", "o", "table", "`format`: table or json")
 }
 
@@ -48,7 +57,14 @@ func (r *remote) client() (*client.Client, error) {
 	if r.output != "table" && r.output != "json" {
 		return nil, fmt.Errorf("-o %q: give table or json", r.output)
 	}
-	return client.New(r.url)
+	return client.New(r.url, secure.ClientSettings{
+		ClientFiles: secure.ClientFiles{
+			CA:          secure.File{Setting: "--ca-file", Path: r.ca},
+			Certificate: secure.File{Setting: "--cert-file", Path: r.cert},
+			Key:         secure.File{Setting: "--key-file", Path: r.key},
+		},
+		TokenFile: secure.File{Setting: "--token-file", Path: r.token},
+	})
 }
 
 // print writes v as JSON, or by table.

@@ -77,7 +77,10 @@ func Start(t testing.TB, a *Archive, rc *Receiver, set manager.Settings) *Node {
 	r := &run.Runner{Archive: archive.Open(a.Mem, "topics"), Log: zap.NewNop(), Metrics: m,
 		Settings: run.Settings{Parallel: 2, RetryTimeout: 20 * time.Second, Backoff: run.Backoff{Min: time.Millisecond, Max: 5 * time.Millisecond}}}
 	n := &Node{Jobs: &CutStore{Store: a.Mem}}
-	c := target.NewClient(rc.Config(), 10*time.Second)
+	c, err := target.NewClient(rc.Config(), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
 	n.Manager = manager.New(jobstore.New(n.Jobs), r, map[string]*target.Client{"proc": c}, set, zap.NewNop(), m)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
