@@ -20,6 +20,8 @@ ready_path=/minio/health/ready
 serve() { # PORT
   mkdir -p "$data"
   export MINIO_ROOT_USER=$access MINIO_ROOT_PASSWORD=$secret MINIO_REGION=us-east-1 MINIO_BROWSER=off MINIO_UPDATE=off
+  # A key of the tests alone, so that SSE-KMS can be tried.
+  export MINIO_KMS_SECRET_KEY="tapedeck-test:$(printf %032d 1 | base64)"
   exec "$binary" server --quiet --address "127.0.0.1:$1" "$data"
 }
 

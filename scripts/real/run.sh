@@ -28,6 +28,7 @@ export AWS_ACCESS_KEY_ID=tapedeck-test AWS_SECRET_ACCESS_KEY=tapedeck-test-secre
 export TAPEDECK_TEST_KAFKA=127.0.0.1:$kafka_port
 export TAPEDECK_TEST_REGISTRY=http://127.0.0.1:$registry_port/apis/ccompat/v7
 export TAPEDECK_TEST_S3_DIR=$TAPEDECK_REAL_DIR/versitygw/data
+export TAPEDECK_TEST_S3_KMS="http://127.0.0.1:$minio_port=tapedeck-test"
 export TAPEDECK_TEST_S3_URLS="s3://tapedeck/suite?endpoint=http://127.0.0.1:$versitygw_port&region=us-east-1&path-style=true s3://tapedeck/suite?endpoint=http://127.0.0.1:$minio_port&region=us-east-1&path-style=true"
 export TAPEDECK_TEST_PYTHON=$venv/bin/python
 

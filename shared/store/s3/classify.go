@@ -65,8 +65,8 @@ var (
 	regionCodes   = []string{"AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect", "Redirect", "IllegalLocationConstraintException"}
 )
 
-// createError classifies the failure of a create, by the contract of store.Store.
-func (s *Store) createError(ctx context.Context, key string, err error) error {
+// createError classifies the failure of a create, by the contract of store.Store. rights are what it needs.
+func (s *Store) createError(ctx context.Context, key, rights string, err error) error {
 	fail := func(class error, text string) error {
 		return &callError{op: "create", key: key, addr: s.String(), text: text, class: class}
 	}
@@ -85,11 +85,16 @@ func (s *Store) createError(ctx context.Context, key string, err error) error {
 		return fail(store.ErrUnknown, rootText(err))
 	case a.status == http.StatusPreconditionFailed, a.status == http.StatusNotModified:
 		return fail(store.ErrExists, a.String())
+	case a.status == http.StatusForbidden && strings.Contains(a.message, "protected by object lock"):
+		// Where there are no versions (versitygw without a directory for them) the lock of what is there is looked at first.
+		return fail(store.ErrExists, a.String())
 	case a.code == "NoSuchBucket":
 		return fail(noBucket{store.ErrInvalid}, fmt.Sprintf("bucket %s does not exist (%s)", s.o.Bucket, a))
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusProxyAuthRequired,
 		a.status < 500 && slices.Contains(deniedCodes, a.code):
-		return fail(store.ErrNotAllowed, a.String()+"; check credentials, and the right s3:PutObject")
+		return fail(store.ErrNotAllowed, a.String()+"; check credentials, and "+rights)
+	case strings.HasPrefix(a.code, "KMS."):
+		return fail(store.ErrNotAllowed, a.String()+"; check the KMS key of the address or the bucket")
 	case slices.Contains(regionCodes, a.code), a.status/100 == 3:
 		return fail(store.ErrInvalid, a.String()+"; check region and endpoint of the address")
 	case a.status == http.StatusNotImplemented:
@@ -128,6 +133,11 @@ func (s *Store) readError(ctx context.Context, op, key string, err error) error 
 		return fail(nil, rootText(err))
 	case a.code == "NoSuchBucket":
 		return fail(noBucket{store.ErrNotFound}, fmt.Sprintf("bucket %s does not exist (%s)", s.o.Bucket, a))
+	case a.code == "InvalidObjectState":
+		return fail(store.ErrInvalid, a.String()+"; the object was moved to a storage class from which it must be restored first: "+
+			"restore it, and exclude this prefix from the rule that moved it")
+	case strings.HasPrefix(a.code, "KMS."):
+		return fail(store.ErrNotAllowed, a.String()+"; check the KMS key that the object was encrypted with")
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusProxyAuthRequired,
 		a.status < 500 && slices.Contains(deniedCodes, a.code):
 		return fail(store.ErrNotAllowed, a.String()+"; check credentials, and the rights s3:GetObject and s3:ListBucket")

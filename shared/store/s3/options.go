@@ -45,6 +45,7 @@ type Options struct {
 	ACL       string   // canned ACL of created objects; "" = none sent
 	// Attributes of every object, the small ones under _tapedeck/ included.
 	Attributes store.Attributes
+	Protection Protection
 	CAFile     string // PEM file of certificate authorities trusted besides the system's
 	Proxy      string // URL of an HTTP(S) or SOCKS5 proxy; "" = HTTPS_PROXY, HTTP_PROXY, NO_PROXY
 
@@ -78,6 +79,12 @@ var options = map[string]option{
 	"proxy":         {setProxy, "URL of a proxy"},
 	"role-arn":      {func(o *Options, v string) error { o.RoleARN = v; return nil }, "role to assume"},
 	"external-id":   {func(o *Options, v string) error { o.ExternalID = v; return nil }, "external id for the role"},
+	"sse":           {setEncryption, "server-side encryption: AES256, aws:kms or aws:kms:dsse"},
+	"kms-key-id":    {func(o *Options, v string) error { o.Protection.KMSKeyID = v; return nil }, "KMS key, with sse=aws:kms"},
+	"bucket-key":    {setBucketKey, "true: S3 Bucket Key, with sse=aws:kms"},
+	"lock-mode":     {setLockMode, "Object Lock: GOVERNANCE or COMPLIANCE, with lock-days"},
+	"lock-days":     {setLockDays, "Object Lock: days from its create for which an object cannot be removed"},
+	"legal-hold":    {setLegalHold, "true: Object Lock legal hold"},
 	"storage-class": {setStorageClass, "storage class of created objects, as STANDARD_IA"},
 	"tags":          {setTags, "tags of created objects, as team=data,env=prod"},
 	"timeout":       {setTimeout, "bound of one attempt, as 60s"},
@@ -142,6 +149,9 @@ func ParseURL(u *url.URL) (Options, error) {
 	if o.ExternalID != "" && o.RoleARN == "" {
 		return o, fmt.Errorf("store address s3://%s/%s: option external-id needs role-arn", o.Bucket, o.Prefix)
 	}
+	if err := o.Protection.check(); err != nil {
+		return o, fmt.Errorf("store address s3://%s/%s: %w", o.Bucket, o.Prefix, err)
+	}
 	return o, nil
 }
 
@@ -182,16 +192,6 @@ func setACL(o *Options, v string) error {
 	}
 	o.ACL = v
 	return nil
-}
-
-func setStorageClass(o *Options, v string) error {
-	o.Attributes.StorageClass = v
-	return store.CheckStorageClass(v)
-}
-
-func setTags(o *Options, v string) (err error) {
-	o.Attributes.Tags, err = store.ParseTags(v)
-	return err
 }
 
 func setProxy(o *Options, v string) error {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"tapedeck.dev/tapedeck/shared/store"
 )
@@ -44,6 +43,9 @@ func Open(ctx context.Context, u *url.URL) (*Store, error) {
 func New(ctx context.Context, o Options) (*Store, error) {
 	if o.Bucket == "" {
 		return nil, errors.New("store options name no bucket")
+	}
+	if err := o.Protection.check(); err != nil {
+		return nil, fmt.Errorf("store options: %w", err)
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
@@ -88,17 +90,9 @@ func (s *Store) Create(ctx context.Context, key string, data []byte, with ...sto
 	if err := s.ready(ctx, store.OpCreate, key); err != nil {
 		return err
 	}
-	in := &awss3.PutObjectInput{
-		Bucket:        aws.String(s.o.Bucket),
-		Key:           aws.String(s.prefix + key),
-		Body:          bytes.NewReader(data),
-		ContentLength: aws.Int64(int64(len(data))),
-		ContentType:   aws.String("application/octet-stream"),
-		IfNoneMatch:   aws.String("*"),
-		ACL:           types.ObjectCannedACL(s.o.ACL),
-		StorageClass:  types.StorageClass(attrs.StorageClass),
-		Tagging:       tagging(attrs.Tags),
-	}
+	in := s.putInput(attrs)
+	in.Key, in.IfNoneMatch = aws.String(s.prefix+key), aws.String("*")
+	in.Body, in.ContentLength, in.ContentMD5 = bytes.NewReader(data), aws.Int64(int64(len(data))), s.contentMD5(data)
 	bounded, cancel := context.WithTimeout(ctx, s.bound(int64(len(data))))
 	defer cancel()
 	out, err := s.client.PutObject(bounded, in, sendOnce)
@@ -107,22 +101,9 @@ func (s *Store) Create(ctx context.Context, key string, data []byte, with ...sto
 		err = fmt.Errorf("%w: no ETag", errBody)
 	}
 	if err != nil {
-		return s.createError(ctx, key, err)
+		return s.createError(ctx, key, s.writeRights(attrs), err)
 	}
 	return nil
-}
-
-// tagging writes tags as S3's header carries them; nil for none.
-func tagging(tags map[string]string) *string {
-	if len(tags) == 0 {
-		return nil
-	}
-	values := url.Values{}
-	for k, v := range tags {
-		values.Set(k, v)
-	}
-	// Sorted by name. A space is "%20": some servers do not read '+' as one.
-	return aws.String(strings.ReplaceAll(values.Encode(), "+", "%20"))
 }
 
 // sendOnce makes a call without retries: a second try could meet the first one's object and take it for another's.
