@@ -2,7 +2,6 @@ package segment
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -18,11 +17,8 @@ import (
 type Writer struct {
 	id    LogIdentity
 	start int64
-	codec codec
-	sync  [16]byte
 
-	body       buffer // finished blocks
-	scratch    []byte // for compression
+	finished   blocks
 	block      []byte // datums of the open block
 	blockCount int64  // records of the open block
 	lastDatum  int    // position of the last record's datum in block
@@ -56,7 +52,7 @@ func NewWriter(id LogIdentity, start int64, codec string) (*Writer, error) {
 		return nil, fmt.Errorf("begin segment of %s-%d at %d: %w", id.Topic, id.Partition, start, err)
 	}
 	return &Writer{
-		id: id, start: start, codec: c, sync: syncMarker(id.ClusterID, id.TopicID, id.Partition, start),
+		id: id, start: start, finished: blocks{codec: c, sync: syncMarker(id.ClusterID, id.TopicID, id.Partition, start)},
 		skips: skipper{start: start, pos: start},
 	}, nil
 }
@@ -99,6 +95,9 @@ func (w *Writer) append(r *record.Record) (int, error) {
 	if err := w.skips.record(r.Offset); err != nil {
 		return 0, err
 	}
+	if w.block == nil && w.count > 0 { // a segment of few records needs no whole block
+		w.block = takeBuffer()
+	}
 	at := len(w.block)
 	w.block = AppendDatum(w.block, r)
 	datum := w.block[at:]
@@ -128,21 +127,9 @@ func (w *Writer) flush() error {
 	}
 	w.maxBlock = max(w.maxBlock, int64(len(w.block)))
 	w.lastHash = sha256.Sum256(w.block[w.lastDatum:])
-	comp, err := w.codec.compress(w.scratch[:0], w.block)
-	if err != nil {
-		return fmt.Errorf("compress block: %w", err)
-	}
-	var prefix [2 * binary.MaxVarintLen64]byte
-	w.body.write(binary.AppendVarint(binary.AppendVarint(prefix[:0], w.blockCount), int64(len(comp))))
-	w.body.write(comp)
-	w.body.write(w.sync[:])
-	w.scratch = comp
-	w.blockCount = 0
-	w.block = w.block[:0]
-	if cap(w.block) > 4*blockBytes { // a large record must not pin its memory
-		w.block, w.scratch = nil, nil
-	}
-	return nil
+	raw, count := w.block, w.blockCount
+	w.block, w.blockCount = nil, 0
+	return w.finished.add(raw, count)
 }
 
 // Skip records that [from, to) holds no data, with its class. Ranges between records that nobody skips are NoData. Ranges may
@@ -164,7 +151,7 @@ func (w *Writer) Count() int64 { return w.count }
 
 // MemBytes returns about how many bytes of memory w holds. Close needs as much again for a moment.
 func (w *Writer) MemBytes() int64 {
-	return w.body.held + int64(cap(w.block)) + int64(cap(w.scratch)) + w.skips.memBytes() + 512
+	return w.finished.memBytes() + int64(cap(w.block)) + w.skips.memBytes() + 512
 }
 
 // Close ends the segment at next (≥ last record's offset+1, ≥ start; > start) and returns the whole object and its header.
@@ -202,7 +189,7 @@ func (w *Writer) close(next int64, c Chain, schemas []Schema) ([]byte, *Header, 
 		MinTimestamp: w.minTs, MaxTimestamp: w.maxTs, RunningMaxTimestamp: c.RunningMaxTimestamp,
 		Isolation: w.id.Isolation, Skipped: skipped,
 		LastOffset: c.LastOffset, LastEpoch: c.LastEpoch,
-		Codec: w.codec.name,
+		Codec: w.finished.codec.name,
 	}
 	if len(c.LastHash) > 0 {
 		h.LastHash = slices.Clone(c.LastHash)
@@ -235,9 +222,13 @@ func (w *Writer) close(next int64, c Chain, schemas []Schema) ([]byte, *Header, 
 		w.failedBlock = err
 		return nil, nil, err
 	}
-	data := make([]byte, 0, int64(len(head))+w.body.size)
-	data = w.body.appendTo(append(data, head...))
+	if w.finished.settle(true); w.finished.failed != nil {
+		w.failedBlock = w.finished.failed
+		return nil, nil, w.failedBlock
+	}
+	data := make([]byte, 0, int64(len(head))+w.finished.body.size)
+	data = w.finished.body.appendTo(append(data, head...))
 	w.closed = true
-	w.body, w.block, w.scratch, w.skips = buffer{}, nil, nil, skipper{}
+	w.finished, w.block, w.skips = blocks{}, nil, skipper{}
 	return data, h, nil
 }
