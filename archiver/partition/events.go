@@ -59,6 +59,9 @@ type LogRange struct{ Start, End int64 }
 // Tick: time has passed.
 type Tick struct{}
 
+// Boundary: a boundary of rotate.schedule.interval.ms has passed on the wall clock. Where the boundaries lie is the owner's to know.
+type Boundary struct{}
+
 // Squeeze asks for memory: the open segment is to end now.
 type Squeeze struct{}
 
@@ -73,6 +76,7 @@ func (PutFailed) isEvent()       {}
 func (TopicID) isEvent()         {}
 func (LogRange) isEvent()        {}
 func (Tick) isEvent()            {}
+func (Boundary) isEvent()        {}
 func (Squeeze) isEvent()         {}
 
 // Action is what the owner of a partition carries out.

@@ -93,7 +93,7 @@ func (p *Partition) take(now time.Duration, r *record.Record) (acts []Action, ok
 	}
 	n := segment.Size(r)
 	if p.open.cutter.Before(r, n) {
-		acts = p.seal(r.Offset, CauseRule)
+		acts = p.seal(r.Offset, causeOf(p.open.cutter.By()))
 	}
 	w, err := p.writer()
 	if err == nil {
@@ -110,7 +110,7 @@ func (p *Partition) take(now time.Duration, r *record.Record) (acts []Action, ok
 		p.open.ids.Add(r)
 	}
 	if p.open.cutter.Add(r, n) {
-		acts = append(acts, p.seal(p.position, CauseRule)...)
+		acts = append(acts, p.seal(p.position, causeOf(p.open.cutter.By()))...)
 	}
 	return acts, true
 }
@@ -154,7 +154,15 @@ func (p *Partition) onOutOfRange(now time.Duration, e OutOfRange) []Action {
 
 func (p *Partition) onTick(now time.Duration) []Action {
 	if p.state == Fetching && p.cfg.RotateAge > 0 && p.open.holding && now-p.open.since >= p.cfg.RotateAge {
-		return p.seal(p.position, CauseAge)
+		return p.sealHeld(CauseAge)
 	}
 	return nil
+}
+
+// sealHeld ends the open segment at the position, where it holds anything.
+func (p *Partition) sealHeld(cause Cause) []Action {
+	if p.state != Fetching || !p.open.holding {
+		return nil
+	}
+	return p.seal(p.position, cause)
 }

@@ -87,16 +87,30 @@ type Sealed struct {
 	memBytes  int64 // of Writer when it was sealed: it is not asked again while a worker closes it
 }
 
-// Cause says why a segment was sealed.
+// Cause says why a segment was sealed: the setting that ended it.
 type Cause string
 
 // Causes.
 const (
-	CauseRule   Cause = "rule"   // records, bytes or record time
-	CauseAge    Cause = "age"    // rotate.age.ms
-	CauseMemory Cause = "memory" // memory.max.bytes
-	CauseGap    Cause = "gap"    // the partition stops behind it
+	CauseRecords  Cause = "flush.size"
+	CauseBytes    Cause = "segment.bytes"
+	CauseInterval Cause = "rotate.interval.ms"
+	CauseAge      Cause = "rotate.age.ms"
+	CauseSchedule Cause = "rotate.schedule.interval.ms"
+	CauseMemory   Cause = "memory.max.bytes"
+	CauseGap      Cause = "gap.policy" // the partition stops behind it
 )
+
+// causeOf names what a cutter answered.
+func causeOf(by segment.CutBy) Cause {
+	switch by {
+	case segment.CutByBytes:
+		return CauseBytes
+	case segment.CutByInterval:
+		return CauseInterval
+	}
+	return CauseRecords
+}
 
 // Partition is the state machine. Not safe for concurrent use.
 type Partition struct {
@@ -179,10 +193,10 @@ func (p *Partition) On(now time.Duration, ev Event) []Action {
 		p.logStart, p.logEnd = e.Start, e.End
 	case Tick:
 		return p.onTick(now)
+	case Boundary:
+		return p.sealHeld(CauseSchedule)
 	case Squeeze:
-		if p.open != nil && p.open.holding && p.state == Fetching {
-			return p.seal(p.position, CauseMemory)
-		}
+		return p.sealHeld(CauseMemory)
 	}
 	return nil
 }
