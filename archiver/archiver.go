@@ -212,7 +212,7 @@ func (a *Archiver) Archive(ctx context.Context) (err error) {
 	}
 	l := &loop{
 		set: a.set, log: a.parts.Log, m: a.m, cons: cons, work: w, com: com, inbox: box, owned: &owned, began: time.Now(),
-		parts: map[kafka.TP]*assigned{}, lastJob: map[kafka.TP]chan struct{}{},
+		parts: map[kafka.TP]*assigned{}, alarms: map[time.Duration]*alarm{}, lastJob: map[kafka.TP]chan struct{}{},
 		newAssignment: func() (context.Context, context.CancelFunc) { return context.WithCancel(jobCtx) },
 	}
 	l.pub.cond.turned, l.pub.cond.kafka = time.Now(), time.Now() // the cluster's id was just answered

@@ -39,6 +39,7 @@ type assigned struct {
 	endJob    context.CancelFunc // nil where none was started
 	paused    bool               // the consumer holds it back
 	fetching  bool               // the consumer was started
+	schedule  time.Duration      // rotate.schedule.interval.ms; 0: off
 	restarted bool               // started or stopped since the last Poll: what that Poll returned of it is stale
 }
 
@@ -55,6 +56,7 @@ type loop struct {
 	began time.Time
 
 	parts   map[kafka.TP]*assigned
+	alarms  map[time.Duration]*alarm   // by rotate.schedule.interval.ms
 	lastJob map[kafka.TP]chan struct{} // closed when the newest worker of the partition is gone; outlives an assignment
 	jobs    sync.WaitGroup
 	// newAssignment gives contexts that outlive the loop's, so that creates in flight can finish.
@@ -140,9 +142,7 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		l.joined()
 		l.messages()
-		for _, a := range l.parts {
-			l.on(a, partition.Tick{})
-		}
+		l.ticks(time.Now())
 		l.memory()
 		for tp, a := range l.parts {
 			l.applyHold(tp, a)
@@ -223,7 +223,7 @@ func (l *loop) assign(tp kafka.TP) {
 	}
 	ctx, cancel := l.newAssignment()
 	p, acts := partition.New(tp, l.set.Partition)
-	a := &assigned{p: p, cancel: cancel, newJob: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+	a := &assigned{p: p, cancel: cancel, schedule: l.set.Schedule, newJob: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 		log: l.log.With(zap.String("topic", tp.Topic), zap.Int32("partition", tp.Partition))}
 	l.parts[tp] = a
 	l.do(a, acts)

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"time"
 	_ "time/tzdata" // the container image has no time zones of its own
+
+	"tapedeck.dev/tapedeck/archiver/partition"
 )
 
 // schedule places the boundaries of rotate.schedule.interval.ms as Kafka Connect's storage sinks do: every interval from local midnight on,
 // and at each local midnight anew, so that an interval which does not divide the day ends with it. The interval is time that passes, not a
-// reading of the clock: on the day of a change to or from summer time 06:00 is no boundary of six hours. Other than Connect, whose days always
-// have 24 hours, such a day ends at its midnight (23 or 25 hours after the one before).
+// reading of the clock: on the day of a change to or from summer time 06:00 is no boundary of six hours. A day or more means each midnight. Other
+// than in Connect, whose days always have 24 hours, the day of such a change ends at its midnight (23 or 25 hours after the one before).
 type schedule struct {
 	interval time.Duration // > 0
 	zone     *time.Location
@@ -22,7 +24,7 @@ func (s schedule) after(t time.Time) time.Time {
 	begin := startOfDay(y, m, d, s.zone)
 	end := startOfDay(y, m, d+1, s.zone)
 	next := begin.Add((t.Sub(begin)/s.interval + 1) * s.interval)
-	if next.Before(end) || !end.After(t) { // a place that changes sides of the date line skips a day: it has no end of its own
+	if s.interval < 24*time.Hour && next.Before(end) || !end.After(t) { // a place that changes sides of the date line skips a day: it has no end of its own
 		return next
 	}
 	return end
@@ -80,4 +82,28 @@ func loadZone(name string) (*time.Location, error) {
 		return nil, fmt.Errorf("want a time zone by its IANA name, such as UTC or Europe/Berlin: %w", err)
 	}
 	return zone, nil
+}
+
+// ticks tells every partition that time has passed, and those whose schedule has a boundary since the last call that it has passed. A
+// partition that was assigned since then meets the next one.
+func (l *loop) ticks(wall time.Time) {
+	for _, a := range l.parts {
+		if a.schedule > 0 && l.alarms[a.schedule] == nil {
+			zone := l.set.Zone
+			if zone == nil {
+				zone = time.UTC
+			}
+			l.alarms[a.schedule] = &alarm{schedule: schedule{a.schedule, zone}}
+		}
+	}
+	passed := map[time.Duration]bool{}
+	for interval, al := range l.alarms {
+		passed[interval] = al.passed(wall)
+	}
+	for _, a := range l.parts {
+		if passed[a.schedule] {
+			l.on(a, partition.Boundary{})
+		}
+		l.on(a, partition.Tick{})
+	}
 }

@@ -34,8 +34,11 @@ func Keys() []service.Key {
 		service.Key{Name: "segment.bytes", Kind: service.Bytes, Default: "64MiB", Check: bytesAtLeast(1), Doc: "encoded records per segment, uncompressed, in bytes"},
 		service.Key{Name: "rotate.interval.ms", Kind: service.Int, Default: "-1", Check: atLeast(-1),
 			Doc: "span of record timestamps per segment, in ms; -1 or 0: any"},
-		service.Key{Name: "rotate.age.ms", Kind: service.Int, Default: "60000", Check: atLeast(1),
-			Doc: "how long after its first record a segment is written at the latest, in ms, ≥ 1", Example: "60000"},
+		service.Key{Name: "rotate.age.ms", Kind: service.Int, Default: "60000", Check: atLeast(-1),
+			Doc: "how long after its first record a segment is written at the latest, in ms; -1 or 0: never, which needs rotate.schedule.interval.ms", Example: "60000"},
+		service.Key{Name: "rotate.schedule.interval.ms", Kind: service.Int, Default: "-1", Check: atLeast(-1),
+			Doc: "end all segments at each multiple of this since midnight in timezone, by the wall clock, in ms; -1 or 0: never"},
+		service.Key{Name: "timezone", Default: "UTC", Check: checkZone, Doc: "time zone of rotate.schedule.interval.ms, by its IANA name"},
 		service.Key{Name: "codec", Default: "zstandard", OneOf: []string{"zstandard", "snappy", "deflate", "null"}, Doc: "compression of segments"},
 		service.Key{Name: "isolation.level", Default: "read_committed", OneOf: []string{"read_committed", "read_uncommitted"},
 			Doc: "what of transactions is archived; cannot change in an archive"},
@@ -80,7 +83,9 @@ type Settings struct {
 	Group      string
 	Session    time.Duration // 0: librdkafka's default
 	Partition  partition.Config
-	MaxMemory  int64 // bytes
+	Schedule   time.Duration  // rotate.schedule.interval.ms; 0: off
+	Zone       *time.Location // of Schedule; nil: UTC
+	MaxMemory  int64          // bytes
 	Isolation  string
 	Bootstrap  string
 	Consumer   map[string]string // passed to librdkafka
@@ -114,16 +119,22 @@ func ReadSettings(c *service.Config) (Settings, error) {
 		Group:   c.String("group.id"),
 		Session: ms("session.timeout.ms"),
 		Partition: partition.Config{
-			RotateAge: ms("rotate.age.ms"), Codec: c.String("codec"),
+			RotateAge: max(0, ms("rotate.age.ms")), Codec: c.String("codec"),
 			Gap: partition.GapPolicy(c.String("gap.policy")), Start: partition.StartPolicy(c.String("start")),
 			SchemaIDs: c.String("schema.registry.url") != "",
 		},
+		Schedule:  max(0, ms("rotate.schedule.interval.ms")),
 		MaxMemory: c.Int("memory.max.bytes"),
 		Isolation: c.String("isolation.level"),
 		Bootstrap: c.String("bootstrap.servers"),
 		Consumer:  c.ClientOverrides("consumer"),
 		Admin:     c.ClientOverrides(""),
 	}
+	zone, err := loadZone(c.String("timezone"))
+	if err != nil {
+		return s, fmt.Errorf("timezone: %w", err)
+	}
+	s.Zone = zone
 	s.Partition.Rule.FlushSize = c.Int("flush.size")
 	s.Partition.Rule.SegmentBytes = c.Int("segment.bytes")
 	s.Partition.Rule.RotateIntervalMs = max(0, c.Int("rotate.interval.ms"))
@@ -132,6 +143,8 @@ func ReadSettings(c *service.Config) (Settings, error) {
 		return s, errors.New("nothing to archive: set topics or topics.regex")
 	case s.Topics.Exclude != nil && s.Topics.Pattern == nil:
 		return s, errors.New("topics.exclude has no meaning without topics.regex")
+	case s.Partition.RotateAge == 0 && s.Schedule == 0:
+		return s, errors.New("rotate.age.ms is off: a partition that falls quiet would never be archived to its end; set rotate.age.ms or rotate.schedule.interval.ms")
 	case s.Group == "":
 		return s, errors.New("group.id must not be empty")
 	}
