@@ -204,8 +204,9 @@ func (a *Archiver) Archive(ctx context.Context) (err error) {
 	var owned atomic.Pointer[[]kafka.TP]
 	box := &inbox{}
 	com := newCommitter(cons, a.parts.Log, a.m)
+	first := &firstLook{}
 	w := &workers{
-		cons: cons, admin: admin, arc: a.arc, registry: a.parts.Registry, clusterID: cluster, isolation: a.set.Isolation,
+		cons: cons, admin: admin, arc: a.arc, registry: a.parts.Registry, clusterID: cluster, isolation: a.set.Isolation, start: a.set.Start, first: first,
 		policy: archive.RetryPolicy{Min: orDefault(a.set.MinRetry, minCreateRetry), Max: orDefault(a.set.MaxRetry, maxCreateRetry)},
 		log:    a.parts.Log, m: a.m, trouble: &trouble{},
 		recoveries: semaphore.NewWeighted(parallelRecoveries), puts: semaphore.NewWeighted(parallelPuts),
@@ -221,7 +222,7 @@ func (a *Archiver) Archive(ctx context.Context) (err error) {
 
 	var helpers sync.WaitGroup
 	helpCtx, endHelpers := context.WithCancel(context.WithoutCancel(ctx))
-	wat := &watcher{admin: admin, store: a.parts.Store, sel: a.set.Topics, every: a.set.Refresh, log: a.parts.Log, inbox: box, owned: &owned, answered: l.kafkaAnswered}
+	wat := &watcher{admin: admin, store: a.parts.Store, sel: a.set.Topics, every: a.set.Refresh, log: a.parts.Log, inbox: box, owned: &owned, answered: l.kafkaAnswered, first: first}
 	helpers.Go(func() { wat.run(helpCtx) })
 	helpers.Go(func() { com.run(helpCtx) })
 

@@ -238,7 +238,7 @@ func TestRetentionOvertakesARunningArchiver(t *testing.T) {
 }
 
 func TestANewChainStartsAtZero(t *testing.T) {
-	for _, start := range []partition.StartPolicy{partition.Earliest, partition.Latest} {
+	for _, start := range []StartKind{StartEarliest, StartLatest} {
 		t.Run(string(start), func(t *testing.T) {
 			e := newEnv(t)
 			e.topic("trips", 1)
@@ -247,7 +247,7 @@ func TestANewChainStartsAtZero(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := e.settings("trips")
-			s.Partition.Start = start
+			s.Start.Kind = start
 			s.Partition.RotateAge = 300 * time.Millisecond
 			r := e.start(s)
 			e.awaitArchived("trips", 0, 100)
@@ -256,7 +256,7 @@ func TestANewChainStartsAtZero(t *testing.T) {
 			r.end()
 			hs := e.headers("trips", 0)
 			want, records := segment.Skip{From: 0, To: 40, Class: segment.Lost}, 70
-			if start == partition.Latest {
+			if start == StartLatest {
 				want, records = segment.Skip{From: 0, To: 100, Class: segment.NotArchived}, 10
 			}
 			if hs[0].Start != 0 || !cmp.Equal(hs[0].Skipped, []segment.Skip{want}) {

@@ -44,8 +44,9 @@ func Keys() []service.Key {
 			Doc: "what of transactions is archived; cannot change in an archive"},
 		service.Key{Name: "gap.policy", Default: "stop", OneOf: []string{"stop", "record"},
 			Doc: "when Kafka removed records that were not archived: stop the partition, or record the range as lost and go on"},
-		service.Key{Name: "start", Default: "earliest", OneOf: []string{"earliest", "latest"},
-			Doc: "where a partition without an archive begins; latest records what is below as not archived"},
+		service.Key{Name: "start", Default: "earliest", Check: checkStart,
+			Doc: "where a partition without an archive begins: " + startForms + "; what is below is recorded as not archived. Of partitions that appear later nothing is left out"},
+		service.Key{Name: "start.offsets", Kind: service.List, Doc: "with start=offsets: topic:partition:offset, comma separated or a list; a partition that is not named begins at earliest"},
 		service.Key{Name: "memory.max.bytes", Kind: service.Bytes, Default: "512MiB", Check: bytesAtLeast(1 << 20),
 			Doc: "bound on buffered records of all partitions, in bytes, ≥ 1MiB; beyond it segments end early and fetching waits"},
 	)
@@ -83,6 +84,7 @@ type Settings struct {
 	Group      string
 	Session    time.Duration // 0: librdkafka's default
 	Partition  partition.Config
+	Start      Start
 	Schedule   time.Duration  // rotate.schedule.interval.ms; 0: off
 	Zone       *time.Location // of Schedule; nil: UTC
 	MaxMemory  int64          // bytes
@@ -120,7 +122,7 @@ func ReadSettings(c *service.Config) (Settings, error) {
 		Session: ms("session.timeout.ms"),
 		Partition: partition.Config{
 			RotateAge: max(0, ms("rotate.age.ms")), Codec: c.String("codec"),
-			Gap: partition.GapPolicy(c.String("gap.policy")), Start: partition.StartPolicy(c.String("start")),
+			Gap:       partition.GapPolicy(c.String("gap.policy")),
 			SchemaIDs: c.String("schema.registry.url") != "",
 		},
 		Schedule:  max(0, ms("rotate.schedule.interval.ms")),
@@ -150,5 +152,6 @@ func ReadSettings(c *service.Config) (Settings, error) {
 	}
 	slices.Sort(s.Topics.Names)
 	s.Topics.Names = slices.Compact(s.Topics.Names)
-	return s, nil
+	s.Start, err = readStart(c.String("start"), c.List("start.offsets"), s.Group, s.Topics)
+	return s, err
 }

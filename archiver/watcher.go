@@ -40,7 +40,8 @@ type watcher struct {
 	log      *zap.Logger
 	inbox    *inbox
 	owned    *atomic.Pointer[[]kafka.TP]
-	answered func()          // called when Kafka has answered
+	answered func() // called when Kafka has answered
+	first    *firstLook
 	target   map[string]bool // topic id → a replay writes to it; for topics that a pattern found
 }
 
@@ -69,6 +70,7 @@ func (w *watcher) topics(ctx context.Context) error {
 		return err
 	}
 	w.answered()
+	w.first.see(all)
 	seen := topicsSeen{selected: []string{}, ids: make(map[string]string, len(all))}
 	for name, t := range all {
 		seen.ids[name] = t.ID

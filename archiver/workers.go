@@ -40,6 +40,8 @@ type workers struct {
 	registry  *schema.Registry // nil: none
 	clusterID string
 	isolation string
+	start     Start
+	first     *firstLook
 	policy    archive.RetryPolicy
 	log       *zap.Logger
 	m         *metrics
@@ -126,12 +128,22 @@ func (w *workers) recoverOnce(ctx context.Context, tp kafka.TP) (partition.Event
 	if err != nil {
 		return nil, fmt.Errorf("find the tail of %s in the archive: %w", tp, err)
 	}
+	var begin partition.Begin
+	if tail == nil {
+		if begin, err = w.begin(ctx, tp); err != nil {
+			return nil, fmt.Errorf("find where %s begins: %w", tp, err)
+		}
+	}
 	// The log's end is read after the tail: another archiver may be at work, and a tail beyond the end would look like a truncation.
 	ranges, err := w.admin.Offsets(ctx, []kafka.TP{tp})
 	if err != nil {
 		return nil, err
 	}
+	if begin.Offset == atEnd {
+		begin.Offset = ranges[tp].End
+	}
 	return partition.Recovered{
+		Begin:     begin,
 		Identity:  segment.LogIdentity{ClusterID: w.clusterID, TopicID: id, Topic: tp.Topic, Partition: tp.Partition, Isolation: w.isolation},
 		Tail:      tail,
 		Committed: committed[tp],
@@ -148,6 +160,8 @@ func finalReason(err error) (partition.Reason, bool) {
 		return partition.BrokenChain, true
 	case errors.Is(err, store.ErrInvalid):
 		return partition.Refused, true
+	case errors.Is(err, errStart):
+		return partition.BadStart, true
 	}
 	return "", false
 }

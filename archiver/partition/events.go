@@ -18,6 +18,7 @@ type Recovered struct {
 	Tail      *archive.Tail       // nil: no chain
 	Committed kafka.CommitOffset
 	Log       kafka.LogRange
+	Begin     Begin // where Tail is nil
 }
 
 // RecoveryRefused: recovery found what repeating does not cure.

@@ -35,6 +35,7 @@ const (
 	BrokenChain Reason = "broken-chain" // the store holds foreign objects or a chain with a hole
 	Refused     Reason = "refused"      // the store refuses the object, or it cannot be encoded
 	Gone        Reason = "gone"         // the topic or the partition is not there any more
+	BadStart    Reason = "start"        // where the new chain is to begin cannot be found
 )
 
 // GapPolicy says what to do where Kafka has lost what was not archived.
@@ -46,22 +47,12 @@ const (
 	GapRecord GapPolicy = "record"
 )
 
-// StartPolicy says where a new chain begins.
-type StartPolicy string
-
-// Start policies.
-const (
-	Earliest StartPolicy = "earliest"
-	Latest   StartPolicy = "latest"
-)
-
 // Config is the same for all partitions.
 type Config struct {
 	Rule      segment.CutRule
 	RotateAge time.Duration // since the first thing in the open segment; 0: off
 	Codec     string
 	Gap       GapPolicy
-	Start     StartPolicy
 	SchemaIDs bool // collect the schema ids seen in keys and values
 }
 
@@ -99,6 +90,7 @@ const (
 	CauseSchedule Cause = "rotate.schedule.interval.ms"
 	CauseMemory   Cause = "memory.max.bytes"
 	CauseGap      Cause = "gap.policy" // the partition stops behind it
+	CauseStart    Cause = "start"      // it says where the chain's records begin
 )
 
 // causeOf names what a cutter answered.
@@ -133,6 +125,7 @@ type Partition struct {
 	sealed   []*Sealed // [0] is being put while putting
 	putting  bool
 	position int64
+	seam     *Seam // of the chain, where this instance began it
 
 	tries     int // recoveries in a row that found the tail beyond the log's end
 	truncated int // fetches in a row that found the log truncated
@@ -242,11 +235,12 @@ type Status struct {
 	Reason   Reason `json:"reason,omitempty"`
 	Error    string `json:"lastError,omitempty"`
 	TopicID  string `json:"topicId,omitempty"`
-	Archived int64  `json:"archived"` // next offset of the newest confirmed segment
-	Position int64  `json:"position"` // next offset to fetch
-	LogStart int64  `json:"logStart"` // −1: not known
-	LogEnd   int64  `json:"logEnd"`   // −1: not known
-	Lag      int64  `json:"lag"`      // log end − archived; −1: not known
+	Archived int64  `json:"archived"`       // next offset of the newest confirmed segment
+	Position int64  `json:"position"`       // next offset to fetch
+	LogStart int64  `json:"logStart"`       // −1: not known
+	LogEnd   int64  `json:"logEnd"`         // −1: not known
+	Lag      int64  `json:"lag"`            // log end − archived; −1: not known
+	Seam     *Seam  `json:"seam,omitempty"` // where the chain's records begin, where this process began the chain
 
 	OpenStart   int64 `json:"openStart"`   // first offset of the open segment; −1: none
 	OpenRecords int64 `json:"openRecords"` // buffered in the open segment
@@ -260,7 +254,7 @@ type Status struct {
 // Status returns a copy.
 func (p *Partition) Status() Status {
 	s := Status{TP: p.tp, State: p.state, Reason: p.reason, Error: p.lastErr, TopicID: p.id.TopicID, Archived: p.confirmed, Position: p.position,
-		LogStart: p.logStart, LogEnd: p.logEnd, Lag: -1, OpenStart: -1, Sealed: len(p.sealed), Putting: p.putting, Held: p.Held(),
+		LogStart: p.logStart, LogEnd: p.logEnd, Lag: -1, Seam: p.seam, OpenStart: -1, Sealed: len(p.sealed), Putting: p.putting, Held: p.Held(),
 		Segments: p.segments, Records: p.records}
 	if p.logEnd >= 0 && p.state != Recovering {
 		s.Lag = max(0, p.logEnd-p.confirmed)

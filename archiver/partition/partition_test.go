@@ -21,7 +21,7 @@ var (
 )
 
 func config() Config {
-	return Config{Rule: segment.CutRule{FlushSize: 10}, RotateAge: time.Minute, Codec: "null", Gap: GapStop, Start: Earliest}
+	return Config{Rule: segment.CutRule{FlushSize: 10}, RotateAge: time.Minute, Codec: "null", Gap: GapStop}
 }
 
 func rec(offset int64) record.Record {
@@ -105,11 +105,6 @@ func TestRecovery(t *testing.T) {
 	}{
 		{name: "new chain", r: Recovered{Committed: none, Log: kafka.LogRange{Start: 0, End: 5}}, state: Fetching, fetch: &Fetch{0, -1}},
 		{name: "new chain, start lost", r: Recovered{Committed: none, Log: kafka.LogRange{Start: 3, End: 5}}, state: Fetching, fetch: &Fetch{3, -1}, lost: &LostRange{0, 3}},
-		{name: "new chain, latest", cfg: func(c *Config) { c.Start = Latest }, r: Recovered{Committed: none, Log: kafka.LogRange{Start: 3, End: 5}},
-			state: Fetching, fetch: &Fetch{5, -1}},
-		{name: "new chain, latest of an empty log", cfg: func(c *Config) { c.Start = Latest }, r: Recovered{Committed: none}, state: Fetching, fetch: &Fetch{0, -1}},
-		{name: "latest does not matter where there is a chain", cfg: func(c *Config) { c.Start = Latest },
-			r: Recovered{Tail: tail(t, 9, 10, 2), Committed: none, Log: kafka.LogRange{Start: 0, End: 99}}, state: Checking, fetch: &Fetch{9, 2}},
 		{name: "group ahead of nothing", r: Recovered{Committed: kafka.CommitOffset{Offset: 7}, Log: kafka.LogRange{End: 9}}, state: Stopped, reason: NoTail},
 		{name: "group at 0 of nothing", r: Recovered{Committed: kafka.CommitOffset{Offset: 0}, Log: kafka.LogRange{End: 9}}, state: Fetching, fetch: &Fetch{0, -1}},
 		{name: "group ahead of the chain", r: Recovered{Tail: tail(t, 9, 10, 2), Committed: kafka.CommitOffset{Offset: 30}, Log: kafka.LogRange{End: 40}},
@@ -405,21 +400,6 @@ func TestALogThatStartsAtThePositionHasLostNothing(t *testing.T) {
 	p.On(0, recs(0, 3))
 	if acts := p.On(0, OutOfRange{LogStart: 3, LogEnd: 90}); p.State() != Fetching || len(only[Fetch](acts)) != 1 {
 		t.Errorf("%s %+v", p.State(), acts)
-	}
-}
-
-// What a new chain does not take is written by age, so that its first segment holds the name from then on.
-func TestASkippedStartIsWrittenByAge(t *testing.T) {
-	cfg := config()
-	cfg.Start = Latest
-	p, _ := started(t, cfg, Recovered{Committed: kafka.CommitOffset{Offset: -1}, Log: kafka.LogRange{Start: 2, End: 50}})
-	puts := only[Put](p.On(time.Minute, Tick{}))
-	if len(puts) != 1 {
-		t.Fatal("not sealed")
-	}
-	h := put(t, puts[0].Segment).Header
-	if d := cmp.Diff([]segment.Skip{{From: 0, To: 50, Class: segment.NotArchived}}, h.Skipped); d != "" || h.Next != 50 {
-		t.Errorf("next %d: %s", h.Next, d)
 	}
 }
 

@@ -44,6 +44,9 @@ func (p *Partition) onPutDone(now time.Duration, e PutDone) []Action {
 	commit := Commit{Offset: h.Next, Metadata: FormatHint(h.Start)}
 	lastEpoch := p.lastEpoch // of what was fetched since
 	if e.Adopted {
+		if h.Start == 0 {
+			p.seam = nil // the chain is another's, and begins where that one chose
+		}
 		note := Note{"warn", fmt.Sprintf("fenced or overtaken: another archiver wrote segment %d to %d first; going on behind it", h.Start, h.Next-1), nil}
 		if p.state == Stopped {
 			p.drop()

@@ -20,7 +20,7 @@ func (p *Partition) recovered(now time.Duration, e Recovered) []Action {
 				"to begin a new archive use another group.id, or reset the group's offsets", e.Committed.Offset, p.tp))
 		}
 		p.haveTail, p.tail, p.chain, p.confirmed, p.lastEpoch = false, archive.Tail{}, segment.First(), 0, record.NoEpoch
-		return p.beginChain(now, e.Log)
+		return p.beginChain(now, e.Begin, e.Log)
 	}
 	if err := archive.CheckLog(e.Tail.Header, p.id); err != nil {
 		return p.stop(OtherLog, fmt.Errorf("%w; archive it under another prefix of the store", err))
@@ -39,21 +39,6 @@ func (p *Partition) adoptTail(t archive.Tail) {
 	p.chain = segment.After(t.Header, t.Size)
 	p.confirmed = t.Header.Next
 	p.lastEpoch = t.Header.LastEpoch
-}
-
-// beginChain starts a partition without a chain. Its first segment starts at 0 whatever Kafka still holds, so that writers which see
-// different log starts collide on one name.
-func (p *Partition) beginChain(now time.Duration, log kafka.LogRange) []Action {
-	p.position = 0
-	p.openAt(0)
-	p.state, p.tries = Fetching, 0
-	switch {
-	case p.cfg.Start == Latest:
-		return p.skipTo(now, log.End, segment.NotArchived)
-	case log.Start > 0:
-		return p.skipTo(now, log.Start, segment.Lost)
-	}
-	return []Action{Fetch{Offset: 0, Epoch: record.NoEpoch}}
 }
 
 // begin starts a partition behind its chain's tail.
@@ -110,27 +95,35 @@ func (p *Partition) lost(now time.Duration, logStart int64) []Action {
 
 // skipTo records [position, to) in the open segment and fetches from to.
 func (p *Partition) skipTo(now time.Duration, to int64, class segment.Class) []Action {
-	from := p.position
-	if to <= from {
+	if to <= p.position {
 		return []Action{p.fetchNext()}
 	}
+	acts, ok := p.skip(now, to, class)
+	if !ok {
+		return acts
+	}
+	return append([]Action{Fetch{Offset: to, Epoch: record.NoEpoch}}, acts...)
+}
+
+// skip records [position, to) in the open segment; ok is false where the partition stopped.
+func (p *Partition) skip(now time.Duration, to int64, class segment.Class) (acts []Action, ok bool) {
+	from := p.position
 	w, err := p.writer()
 	if err == nil {
 		err = w.Skip(from, to, class)
 	}
 	if err != nil {
-		return p.stop(Refused, err)
+		return p.stop(Refused, err), false
 	}
 	p.position = to
 	p.holdSomething(now)
-	acts := []Action{Fetch{Offset: to, Epoch: record.NoEpoch}}
 	switch class {
 	case segment.Lost:
 		acts = append(acts, LostRange{from, to}, Note{"error", fmt.Sprintf("offsets %d to %d were removed from Kafka before they were archived: recorded as lost", from, to-1), nil})
 	case segment.NotArchived:
-		acts = append(acts, Note{"info", fmt.Sprintf("new chain begins at the log's end: offsets below %d are recorded as not archived", to), nil})
+		acts = append(acts, Note{"info", fmt.Sprintf("offsets %d to %d are recorded as not archived", from, to-1), nil})
 	}
-	return acts
+	return acts, true
 }
 
 // stop ends the partition and drops what it holds.

@@ -159,19 +159,44 @@ func (a *Admin) CommittedOffsets(ctx context.Context, group string, tps []TP) (m
 	return all, nil
 }
 
+// GroupOffsets reads all stored positions of a group without joining it; none where the group is not known. It waits for pending transactions
+// (stable offsets).
+func (a *Admin) GroupOffsets(ctx context.Context, group string) (map[TP]CommitOffset, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	out := map[TP]CommitOffset{}
+	if err := groupOffsets(ctx, a.a, kafka.ConsumerGroupTopicPartitions{Group: group}, out); err != nil {
+		return nil, err
+	}
+	for tp, o := range out {
+		if o.Offset < 0 {
+			delete(out, tp)
+		}
+	}
+	return out, nil
+}
+
 // committedOffsets works on any client's connections; a partition without a stored position has Offset −1.
 func committedOffsets(ctx context.Context, a *kafka.AdminClient, group string, tps []TP) (map[TP]CommitOffset, error) {
 	out := make(map[TP]CommitOffset, len(tps))
 	if len(tps) == 0 {
 		return out, nil
 	}
-	req := []kafka.ConsumerGroupTopicPartitions{{Group: group, Partitions: parts(tps)}}
+	for _, tp := range tps { // the answer of an unknown group names none
+		out[tp] = CommitOffset{Offset: -1, LeaderEpoch: record.NoEpoch}
+	}
+	err := groupOffsets(ctx, a, kafka.ConsumerGroupTopicPartitions{Group: group, Partitions: parts(tps)}, out)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// groupOffsets adds to out what the coordinator answers.
+func groupOffsets(ctx context.Context, a *kafka.AdminClient, req kafka.ConsumerGroupTopicPartitions, out map[TP]CommitOffset) error {
 	err := await(ctx, "ask the coordinator", func() (bool, error) {
-		res, err := a.ListConsumerGroupOffsets(ctx, req, kafka.SetAdminRequireStableOffsets(true))
+		res, err := a.ListConsumerGroupOffsets(ctx, []kafka.ConsumerGroupTopicPartitions{req}, kafka.SetAdminRequireStableOffsets(true))
 		if errorCode(err) == kafka.ErrGroupIDNotFound {
-			for _, tp := range tps {
-				out[tp] = CommitOffset{Offset: -1, LeaderEpoch: record.NoEpoch}
-			}
 			return true, nil
 		}
 		if err != nil {
@@ -187,10 +212,7 @@ func committedOffsets(ctx context.Context, a *kafka.AdminClient, group string, t
 		}
 		return true, nil
 	}, isRetriableOffsetFetch)
-	if err != nil {
-		return nil, wrap(err, "read committed offsets of group %s", group)
-	}
-	return out, nil
+	return wrap(err, "read committed offsets of group %s", req.Group)
 }
 
 // isRetriableOffsetFetch: a transaction with offsets of this group is open, or its coordinator is being found.
