@@ -359,7 +359,7 @@ type gated struct {
 	before func(ctx context.Context, key string)
 }
 
-func (g *gated) Create(ctx context.Context, key string, data []byte) error {
+func (g *gated) Create(ctx context.Context, key string, data []byte, with ...store.Attributes) error {
 	g.before(ctx, key)
-	return g.Store.Create(ctx, key, data)
+	return g.Store.Create(ctx, key, data, with...)
 }
