@@ -133,6 +133,9 @@ func (a *Archiver) CheckStore(ctx context.Context) error {
 	if errors.Is(err, archive.ErrForeign) || errors.Is(err, archive.ErrOtherDir) || errors.Is(err, store.ErrInvalid) {
 		return service.Permanent(err)
 	}
+	if err == nil {
+		a.sweep(ctx)
+	}
 	return err
 }
 

@@ -201,6 +201,8 @@ func (s *simStore) List(_ context.Context, prefix, startAfter string, max int) (
 	return objs, false, nil
 }
 
+func (s *simStore) Sweep(context.Context, func(string) bool) (int, error) { return 0, nil }
+
 func (s *simStore) ListDirs(_ context.Context, prefix string) ([]string, error) {
 	var dirs []string
 	for key := range s.objects {

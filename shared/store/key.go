@@ -49,6 +49,7 @@ const (
 	OpGetRange = "get_range"
 	OpList     = "list"
 	OpListDirs = "list_dirs"
+	OpSweep    = "sweep"
 )
 
 // CheckDirPrefix says whether prefix can be given to ListDirs: "" or ending in '/'. The error wraps ErrInvalid.

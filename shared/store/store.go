@@ -8,7 +8,12 @@ package store
 import (
 	"context"
 	"errors"
+	"time"
 )
+
+// SweepAge is the age at which what an unfinished create has left is nobody's any more: no create takes so long. (s3 ends its own at
+// half of it.)
+const SweepAge = 24 * time.Hour
 
 // Errors that an implementation wraps. Classify with errors.Is.
 var (
@@ -59,6 +64,10 @@ type Store interface {
 	// ListDirs returns the distinct next path elements (without the delimiter '/') below prefix, which is "" or ends in
 	// '/', in ascending byte order; objects directly below prefix are not shown. It pages by itself.
 	ListDirs(ctx context.Context, prefix string) ([]string, error)
+	// Sweep removes what creates that were cut off, by a kill for example, more than SweepAge ago have left behind, and never an
+	// object: unfinished multipart uploads of keys that ours accepts (s3), temporary files (file). It answers how many, also beside an
+	// error. Other writers may be at work: no create of any of them takes as long as SweepAge.
+	Sweep(ctx context.Context, ours func(key string) bool) (removed int, err error)
 	// String is the address without secrets, for messages.
 	String() string
 	// Close frees connections.

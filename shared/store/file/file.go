@@ -24,7 +24,7 @@ import (
 const TempDir = ".tapedeck-tmp"
 
 // staleAfter is the age at which a file in TempDir is nobody's any more: longer than any create takes.
-const staleAfter = 24 * time.Hour
+const staleAfter = store.SweepAge
 
 // Store is a directory.
 type Store struct {
@@ -48,19 +48,31 @@ func Open(dir string) (*Store, error) {
 	}
 	s := &Store{root: dir, durable: map[string]bool{}}
 	// Whoever may only read the archive may not sweep it, and need not.
-	if err := s.sweep(time.Now().Add(-staleAfter)); err != nil && !errors.Is(err, fs.ErrNotExist) &&
+	if _, err := s.sweep(time.Now().Add(-staleAfter)); err != nil && !errors.Is(err, fs.ErrNotExist) &&
 		!errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) {
 		return nil, fmt.Errorf("open store in %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-// sweep removes files of TempDir that were last written before the given time.
-func (s *Store) sweep(before time.Time) error {
+// Sweep is store.Store's. Open has done so too.
+func (s *Store) Sweep(ctx context.Context, _ func(key string) bool) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := s.sweep(time.Now().Add(-staleAfter))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return n, fmt.Errorf("sweep %s: %w", s, classifyRead(err))
+	}
+	return n, nil
+}
+
+// sweep removes files of TempDir that were last written before the given time, and counts them.
+func (s *Store) sweep(before time.Time) (removed int, err error) {
 	temp := filepath.Join(s.root, TempDir)
 	entries, err := os.ReadDir(temp)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, e := range entries {
 		info, err := e.Info()
@@ -68,16 +80,17 @@ func (s *Store) sweep(before time.Time) error {
 			continue // another process finished or swept it
 		}
 		if err != nil {
-			return err
+			return removed, err
 		}
 		if !info.Mode().IsRegular() || !info.ModTime().Before(before) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(temp, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return removed, err
 		}
+		removed++
 	}
-	return nil
+	return removed, nil
 }
 
 // String is store.Store's.

@@ -185,6 +185,11 @@ func (s *Store) ListDirs(ctx context.Context, prefix string) ([]string, error) {
 	}, nil)
 }
 
+// Sweep is store.Store's. Nothing is ever left behind here.
+func (s *Store) Sweep(ctx context.Context, _ func(key string) bool) (int, error) {
+	return call(ctx, s, store.OpSweep, "", func(*bucket, string) (int, error) { return 0, nil }, nil)
+}
+
 // String is store.Store's.
 func (s *Store) String() string {
 	addr := "mem://" + s.b.name

@@ -47,7 +47,7 @@ const (
 )
 
 var (
-	opNames      = []string{store.OpCreate, store.OpGet, store.OpGetRange, store.OpList, store.OpListDirs}
+	opNames      = []string{store.OpCreate, store.OpGet, store.OpGetRange, store.OpList, store.OpListDirs, store.OpSweep}
 	outcomeNames = []string{
 		outcomeOK, outcomeExists, outcomeNotFound, outcomeUnknown, outcomeNotAllowed, outcomeInvalid, outcomeCancelled, outcomeError,
 	}
@@ -132,6 +132,14 @@ func (m *Store) ListDirs(ctx context.Context, prefix string) ([]string, error) {
 	dirs, err := m.Store.ListDirs(ctx, prefix)
 	m.done(store.OpListDirs, begin, 0, err)
 	return dirs, err
+}
+
+// Sweep is store.Store's.
+func (m *Store) Sweep(ctx context.Context, ours func(key string) bool) (int, error) {
+	begin := time.Now()
+	n, err := m.Store.Sweep(ctx, ours)
+	m.done(store.OpSweep, begin, 0, err)
+	return n, err
 }
 
 func (m *Store) done(name string, begin time.Time, bytes int, err error) {

@@ -58,7 +58,7 @@ func (a answer) String() string {
 // Codes that S3 answers under status 400, with another meaning than "this request is wrong".
 var (
 	deniedCodes  = []string{"ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "XAdminUserNotFound"}
-	timeoutCodes = []string{"RequestTimeout", "IncompleteBody", "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"}
+	timeoutCodes = []string{"RequestTimeout", "IncompleteBody", "InvalidPart", "NoSuchUpload", "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"}
 	absentCodes  = []string{"NoSuchKey", "NotFound", "NoSuchVersion", "UnknownError", ""} // a HEAD has no body to name one
 	// The store found other bytes than the request announced: it does not understand the framing or the checksum.
 	checksumCodes = []string{"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "InvalidChunkSizeError", "MissingContentLength", "NotImplemented", "InvalidRequest", "InvalidArgument", "MalformedTrailerError"}
@@ -83,7 +83,8 @@ func (s *Store) createError(ctx context.Context, key, rights string, err error) 
 		return fail(store.ErrInvalid, rootText(err)+"; check bucket, region and endpoint of the address")
 	case a.status == 0:
 		return fail(store.ErrUnknown, rootText(err))
-	case a.status == http.StatusPreconditionFailed, a.status == http.StatusNotModified:
+	case a.status == http.StatusPreconditionFailed, a.status == http.StatusNotModified,
+		a.code == "PreconditionFailed": // also in the body of a 200
 		return fail(store.ErrExists, a.String())
 	case a.status == http.StatusForbidden && strings.Contains(a.message, "protected by object lock"):
 		// Where there are no versions (versitygw without a directory for them) the lock of what is there is looked at first.

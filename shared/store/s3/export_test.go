@@ -40,3 +40,32 @@ func (s *Store) Versions(ctx context.Context, key string) (int, error) {
 	}
 	return len(out.Versions) + len(out.DeleteMarkers), nil
 }
+
+// BeforeComplete gives o with a hook between the parts of an upload and its completion.
+func BeforeComplete(o Options, hook func()) Options {
+	o.beforeComplete = hook
+	return o
+}
+
+// MultipartHolds asks the store as the first multipart upload does.
+func (s *Store) MultipartHolds(ctx context.Context) (bool, error) { return s.multipartHolds(ctx) }
+
+// SweepBefore sweeps uploads begun before the given time.
+func (s *Store) SweepBefore(ctx context.Context, ours func(string) bool, before time.Time) (int, error) {
+	return s.sweep(ctx, ours, before)
+}
+
+// Uploads are the keys of unfinished uploads below keyPrefix.
+func (s *Store) Uploads(ctx context.Context, keyPrefix string) ([]string, error) {
+	out, err := s.client.ListMultipartUploads(ctx, &awss3.ListMultipartUploadsInput{
+		Bucket: aws.String(s.o.Bucket), Prefix: aws.String(s.prefix + keyPrefix),
+	})
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, u := range out.Uploads {
+		keys = append(keys, aws.ToString(u.Key)[len(s.prefix):])
+	}
+	return keys, nil
+}

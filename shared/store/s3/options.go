@@ -60,7 +60,12 @@ type Options struct {
 	// carry them.
 	AccessKey, SecretKey, SessionToken string
 
-	maxBackoff time.Duration // longest pause between the requests of a read; 0 = maxBackoff. Tests shorten it.
+	// MultipartAbove is the size in bytes above which an object is uploaded in parts; 0 = DefaultMultipartAbove. PartSize is that of a
+	// part; 0 = DefaultPartSize. Both at least 5 MiB (a smaller one is taken, for tests; S3 refuses the upload).
+	MultipartAbove, PartSize int64
+
+	beforeComplete func()        // tests
+	maxBackoff     time.Duration // longest pause between the requests of a read; 0 = maxBackoff. Tests shorten it.
 }
 
 // An option of the address.
@@ -70,24 +75,26 @@ type option struct {
 }
 
 var options = map[string]option{
-	"endpoint":      {setEndpoint, "base URL of an S3-compatible store"},
-	"region":        {func(o *Options, v string) error { o.Region = v; return nil }, "region"},
-	"path-style":    {setPathStyle, "true: bucket in the path instead of the host name"},
-	"checksum":      {setChecksum, "auto, when-required or none"},
-	"acl":           {setACL, "canned ACL of created objects"},
-	"ca-file":       {func(o *Options, v string) error { o.CAFile = v; return nil }, "PEM file of trusted authorities"},
-	"proxy":         {setProxy, "URL of a proxy"},
-	"role-arn":      {func(o *Options, v string) error { o.RoleARN = v; return nil }, "role to assume"},
-	"external-id":   {func(o *Options, v string) error { o.ExternalID = v; return nil }, "external id for the role"},
-	"sse":           {setEncryption, "server-side encryption: AES256, aws:kms or aws:kms:dsse"},
-	"kms-key-id":    {func(o *Options, v string) error { o.Protection.KMSKeyID = v; return nil }, "KMS key, with sse=aws:kms"},
-	"bucket-key":    {setBucketKey, "true: S3 Bucket Key, with sse=aws:kms"},
-	"lock-mode":     {setLockMode, "Object Lock: GOVERNANCE or COMPLIANCE, with lock-days"},
-	"lock-days":     {setLockDays, "Object Lock: days from its create for which an object cannot be removed"},
-	"legal-hold":    {setLegalHold, "true: Object Lock legal hold"},
-	"storage-class": {setStorageClass, "storage class of created objects, as STANDARD_IA"},
-	"tags":          {setTags, "tags of created objects, as team=data,env=prod"},
-	"timeout":       {setTimeout, "bound of one attempt, as 60s"},
+	"endpoint":        {setEndpoint, "base URL of an S3-compatible store"},
+	"region":          {func(o *Options, v string) error { o.Region = v; return nil }, "region"},
+	"path-style":      {setPathStyle, "true: bucket in the path instead of the host name"},
+	"checksum":        {setChecksum, "auto, when-required or none"},
+	"acl":             {setACL, "canned ACL of created objects"},
+	"ca-file":         {func(o *Options, v string) error { o.CAFile = v; return nil }, "PEM file of trusted authorities"},
+	"proxy":           {setProxy, "URL of a proxy"},
+	"role-arn":        {func(o *Options, v string) error { o.RoleARN = v; return nil }, "role to assume"},
+	"external-id":     {func(o *Options, v string) error { o.ExternalID = v; return nil }, "external id for the role"},
+	"sse":             {setEncryption, "server-side encryption: AES256, aws:kms or aws:kms:dsse"},
+	"kms-key-id":      {func(o *Options, v string) error { o.Protection.KMSKeyID = v; return nil }, "KMS key, with sse=aws:kms"},
+	"bucket-key":      {setBucketKey, "true: S3 Bucket Key, with sse=aws:kms"},
+	"lock-mode":       {setLockMode, "Object Lock: GOVERNANCE or COMPLIANCE, with lock-days"},
+	"lock-days":       {setLockDays, "Object Lock: days from its create for which an object cannot be removed"},
+	"legal-hold":      {setLegalHold, "true: Object Lock legal hold"},
+	"multipart-above": {setMultipartAbove, "size above which objects are uploaded in parts, as 80MiB"},
+	"part-size":       {setPartSize, "size of a part, as 16MiB"},
+	"storage-class":   {setStorageClass, "storage class of created objects, as STANDARD_IA"},
+	"tags":            {setTags, "tags of created objects, as team=data,env=prod"},
+	"timeout":         {setTimeout, "bound of one attempt, as 60s"},
 }
 
 // Secrets that people try to put into addresses, where logs and process lists would show them.

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -26,6 +27,12 @@ type Store struct {
 	prefix    string // "" or ends in "/"
 	client    *awss3.Client
 	transport *http.Transport
+
+	// multipart is what the store does with the condition of a completion, once that is known.
+	multipart struct {
+		sync.Mutex
+		known, holds bool
+	}
 }
 
 var _ store.Store = (*Store)(nil)
@@ -53,6 +60,12 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.Checksum == "" {
 		o.Checksum = ChecksumAuto
 	}
+	if o.MultipartAbove <= 0 {
+		o.MultipartAbove = DefaultMultipartAbove
+	}
+	if o.PartSize <= 0 {
+		o.PartSize = DefaultPartSize
+	}
 	if o.maxBackoff <= 0 {
 		o.maxBackoff = maxBackoff
 	}
@@ -77,7 +90,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Create is store.Store's: one PutObject with If-None-Match: *, sent once. If ctx ends while it is under way, the error
+// Create is store.Store's: one PutObject with If-None-Match: *, sent once, or above MultipartAbove a multipart upload that is completed so. If ctx ends while it is under way, the error
 // is ctx's and store.ErrUnknown in one.
 func (s *Store) Create(ctx context.Context, key string, data []byte, with ...store.Attributes) error {
 	if err := s.checkKey(key); err != nil {
@@ -89,6 +102,15 @@ func (s *Store) Create(ctx context.Context, key string, data []byte, with ...sto
 	}
 	if err := s.ready(ctx, store.OpCreate, key); err != nil {
 		return err
+	}
+	if int64(len(data)) > s.o.MultipartAbove {
+		holds, err := s.multipartHolds(ctx)
+		if err != nil {
+			return fmt.Errorf("create %s: ask for conditional multipart uploads first: %w", key, err)
+		}
+		if holds {
+			return s.createParts(ctx, key, data, attrs)
+		}
 	}
 	in := s.putInput(attrs)
 	in.Key, in.IfNoneMatch = aws.String(s.prefix+key), aws.String("*")
@@ -176,9 +198,10 @@ func (s *Store) checkKey(key string) error {
 	return nil
 }
 
-// bound is the time that a transfer of so many bytes may take.
+// bound is the time that a transfer of so many bytes may take. It stays below store.SweepAge: a sweep by another process never meets an upload
+// that is still going on.
 func (s *Store) bound(size int64) time.Duration {
-	return s.o.Timeout + time.Duration(min(size, 1<<40)/slowestBytes)*time.Second
+	return min(s.o.Timeout+time.Duration(min(size, 1<<40)/slowestBytes)*time.Second, store.SweepAge/2)
 }
 
 var errBody = errors.New("answer of success is not S3's")

@@ -23,6 +23,9 @@ const testAccess, testSecret = "test-access", "test-secret-key"
 var gateway string
 
 func TestMain(m *testing.M) {
+	if place := os.Getenv(killedEnv); place != "" {
+		log.Fatal(killed(place)) // it is dead before it comes to this
+	}
 	code, err := withGateway(m.Run)
 	if err != nil {
 		log.Print(err)

@@ -45,6 +45,7 @@ func Run(t *testing.T, open Open) {
 		{"ArchiveKeys", testArchiveKeys},
 		{"PrefixesApart", testPrefixesApart},
 		{"NoAlias", testNoAlias},
+		{"Sweep", testSweep},
 		{"Cancelled", testCancelled},
 		{"Address", testAddress},
 	} {
@@ -318,6 +319,21 @@ func testCancelled(t *testing.T, open Open) {
 	}
 	// It was cancelled before it began, so nothing can be on its way.
 	wantList(t, s, "", "", 0, []string{"there"}, false)
+}
+
+// A sweep leaves objects alone.
+func testSweep(t *testing.T, open Open) {
+	s := open(t, "sweep")
+	must(t, s.Create(t.Context(), "dir/k", []byte("x")))
+	if n, err := s.Sweep(t.Context(), func(string) bool { return true }); err != nil || n != 0 {
+		t.Errorf("swept %d, %v", n, err)
+	}
+	wantObject(t, s, "dir/k", []byte("x"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Sweep(ctx, func(string) bool { return true }); !errors.Is(err, context.Canceled) {
+		t.Errorf("sweep with a cancelled context: %v", err)
+	}
 }
 
 func testAddress(t *testing.T, open Open) {
