@@ -66,7 +66,7 @@ type Engine struct {
 	p       *pipeline.Pipeline
 	schemas Schemas
 	parts   map[TP]*partition
-	floors  map[TP][]Floor // every floor, by offset: a partition may come back
+	floors  map[TP][]Floor // of each offset the highest, by offset; also those that have been applied: a partition may come back
 	merged  *shard         // nil: keyed, each partition has its own
 	sources map[string]*source
 	shape   shape
@@ -104,10 +104,7 @@ func New(p *pipeline.Pipeline, schemas Schemas, floors []Floor) (*Engine, error)
 		e.sources[s.Topic] = &source{Source: s, decoder: d, row: make([]value.Value, s.Slots)}
 	}
 	for _, f := range floors {
-		e.floors[f.TP] = append(e.floors[f.TP], f)
-	}
-	for _, list := range e.floors {
-		slices.SortStableFunc(list, func(a, b Floor) int { return cmp.Compare(a.Offset, b.Offset) })
+		e.AddFloor(f)
 	}
 	return e, nil
 }
@@ -132,7 +129,7 @@ func (e *Engine) AddPartition(tp TP, at Commit) {
 		sh = newShard()
 	}
 	p := &partition{tp: tp, source: src, shard: sh, index: len(sh.parts), pos: at.Low, maxTime: at.MaxAtLow, floor: NoTime,
-		floors: e.floors[tp], handedOut: at.Position}
+		floors: slices.Clone(e.floors[tp]), handedOut: at.Position}
 	sh.parts = append(sh.parts, p)
 	sh.emitted = max(sh.emitted, at.Emitted)
 	e.parts[tp] = p
@@ -159,25 +156,33 @@ func (e *Engine) RemovePartition(tp TP) {
 // AddFloor adds a floor decided now; Offset must be ≥ the partition's position. Of a partition that is not there (yet, or any more) it may have any
 // offset. A floor that is known already changes nothing, so all of the decision log may be given again.
 func (e *Engine) AddFloor(f Floor) {
-	if slices.Contains(e.floors[f.TP], f) {
+	list, changed := insertFloor(e.floors[f.TP], f)
+	if !changed {
 		return
 	}
-	e.floors[f.TP] = insertFloor(e.floors[f.TP], f)
+	e.floors[f.TP] = list
 	p := e.parts[f.TP]
 	switch {
 	case p == nil:
 	case f.Offset < p.pos:
 		e.misused("floor of %s at offset %d: the partition has been read to %d", f.TP, f.Offset, p.pos)
 	default:
-		p.floors = insertFloor(p.floors, f)
+		p.floors, _ = insertFloor(p.floors, f)
 		p.applyFloors()
 	}
 }
 
-// insertFloor returns a new list, because partitions hold parts of the old one.
-func insertFloor(list []Floor, f Floor) []Floor {
-	i, _ := slices.BinarySearchFunc(list, f.Offset+1, func(f Floor, offset int64) int { return cmp.Compare(f.Offset, offset) })
-	return slices.Concat(list[:i], []Floor{f}, list[i:])
+// insertFloor keeps the highest floor of each offset: a partition that stays idle gets one after the other at the same offset.
+func insertFloor(list []Floor, f Floor) (_ []Floor, changed bool) {
+	i, found := slices.BinarySearchFunc(list, f.Offset, func(f Floor, offset int64) int { return cmp.Compare(f.Offset, offset) })
+	switch {
+	case !found:
+		return slices.Insert(list, i, f), true
+	case list[i].W >= f.W:
+		return list, false
+	}
+	list[i].W = f.W
+	return list, true
 }
 
 // Feed takes consecutive records of one partition, in offset order, from its position on (older ones are ignored). It returns how many it took; fewer than

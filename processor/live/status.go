@@ -31,6 +31,8 @@ type PartitionStatus struct {
 	Lag       int64  `json:"lag"`                 // LogEnd − Position, at least 0
 	Watermark *int64 `json:"watermark,omitempty"` // ms, keyed pipelines only; absent for none
 	Waiting   string `json:"waiting,omitempty"`   // what the partition waits for
+	Idle      bool   `json:"idle,omitempty"`      // read to its end, and no record for its source's idleness: nobody waits for it
+	PassedBy  bool   `json:"passedBy,omitempty"`  // a decided floor, not its records, gives its watermark
 }
 
 // Status of a live pipeline in this process. Counters count what this process has committed.
@@ -123,8 +125,9 @@ func (t *task) show() {
 		p := t.parts[tp]
 		s := PartitionStatus{TopicPartition: tp, Position: max(p.committed.Position, 0), Read: t.eng.Position(tp), LogEnd: p.logEnd}
 		s.Lag = max(0, p.logEnd-s.Position)
+		w, raised := t.eng.PartitionWatermark(tp)
+		s.Idle, s.PassedBy = p.idle, raised
 		if t.cfg.Pipeline.Keyed {
-			w, _ := t.eng.Watermark(tp)
 			s.Watermark = timeOrNil(w)
 		}
 		if p.held.waiting() {

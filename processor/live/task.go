@@ -40,6 +40,9 @@ type task struct {
 	fresh   []kafka.TP                 // merged: partitions that wait for their floor
 	topics  map[string]kafka.Topic
 
+	idleAfter map[string]time.Duration // by topic; none: its partitions are never passed by
+	idleLook  time.Time                // at the log ends of partitions that seem idle
+
 	fed        int // records since the last commit
 	lastCommit time.Time
 	allStored  time.Time // when every position was last stored; zero: not in this run
@@ -54,6 +57,9 @@ type part struct {
 	committed engine.Commit // as stored
 	logEnd    int64         // −1 unknown
 	held      held
+
+	lastRecord time.Time // when one was last taken, or the partition was begun
+	idle       bool      // as passIdle last found it
 }
 
 // newTask makes the producer and fences the predecessor. Positions and decisions must not be read before.
@@ -69,7 +75,14 @@ func newTask(ctx context.Context, cfg *Config, b *board, fetch, member *kafka.Co
 		producer.Close()
 		return nil, fmt.Errorf("begin transactions as %s: %w", txID, err)
 	}
-	return &task{cfg: cfg, board: b, fetch: fetch, member: member, producer: producer, src: schemas.New(), parts: map[kafka.TP]*part{}}, nil
+	idleAfter := map[string]time.Duration{}
+	for _, s := range cfg.Pipeline.Source {
+		if s.IdleAfterMs > 0 {
+			idleAfter[s.Topic] = time.Duration(s.IdleAfterMs) * time.Millisecond
+		}
+	}
+	return &task{cfg: cfg, board: b, fetch: fetch, member: member, producer: producer, src: schemas.New(), parts: map[kafka.TP]*part{},
+		idleAfter: idleAfter}, nil
 }
 
 // close ends the producer; an open transaction is aborted by the next InitTransactions, or by its timeout.
@@ -210,7 +223,7 @@ func maxMessage(ctx context.Context, admin *kafka.Admin, topic string) (int64, e
 func (t *task) add(tp kafka.TP, c engine.Commit, logEnd int64) {
 	t.eng.AddPartition(tp, c)
 	t.allStored = time.Time{}
-	t.parts[tp] = &part{goal: c.Position, committed: c, logEnd: logEnd}
+	t.parts[tp] = &part{goal: c.Position, committed: c, logEnd: logEnd, lastRecord: time.Now()}
 }
 
 func (t *task) start(tp kafka.TP, offset int64) error {
@@ -241,6 +254,7 @@ func (t *task) handle(ctx context.Context, ev kafka.Event) error {
 	case kafka.Batch:
 		t.unsure = true
 		if p, ok := t.parts[ev.TP]; ok {
+			p.lastRecord = time.Now()
 			return t.take(ctx, ev.TP, p, ev.Records)
 		}
 	case kafka.EndOfPartition:
@@ -309,6 +323,9 @@ func (t *task) commit(ctx context.Context) error {
 			return t.keep(ctx)
 		}
 		return nil
+	}
+	if len(t.idleAfter) > 0 {
+		t.passIdle(ctx, time.Now())
 	}
 	outs := t.eng.Take()
 	changed := map[kafka.TP]engine.Commit{}

@@ -21,7 +21,7 @@ func TestDocs(t *testing.T) {
 		parse(t, string(e[1]))
 	}
 	for _, setting := range []string{"name", "keyed", "sources", "groupBy", "window", "aggregates", "output", "topic", "format", "schema", "schemaFile",
-		"eventTime", "delay", "maxFuture", "where", "compute", "partitions"} {
+		"eventTime", "delay", "maxFuture", "idleness", "where", "compute", "partitions"} {
 		if !strings.Contains(string(page), "| `"+setting+"`") {
 			t.Errorf("docs/pipeline.md does not describe %s", setting)
 		}

@@ -16,6 +16,7 @@ func TestHashIgnoresFormatting(t *testing.T) {
 		{"keyed: merged\n", "# a comment\nkeyed: merged   # another\n\n"},
 		{"delay: 10s", "delay: 10000ms"},
 		{"maxFuture: 1h", "maxFuture: 60m"},
+		{"    maxFuture: 1h\n", "    maxFuture: 1h\n    idleness: {after: 30s}\n"}, // a clock's business: it reaches outputs through the decision log alone
 		{"where: price > 0 && paid", `where: "price > 0 && paid"`},
 		{"where: price > 0 && paid", "where: >\n      price > 0\n      && paid"},
 		{"window: {tumbling: {size: 10s}}", "window:\n  tumbling:\n    size: 10s"},

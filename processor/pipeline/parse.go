@@ -70,7 +70,7 @@ func (d *doc) pipeline(root ast.Node, p *Pipeline) {
 			d.errorf(list[1], "several sources are not in this version")
 		} else {
 			p.Source = make([]Source, 1)
-			sc = d.source(list[0], &p.Source[0])
+			sc = d.source(list[0], &p.Source[0], p.Keyed)
 		}
 	}
 	if e, ok := need("window", "for example `window: {tumbling: {size: 10s}}`"); ok {
@@ -102,10 +102,10 @@ func (d *doc) topic(e item, what string, room int) string {
 	return t
 }
 
-func (d *doc) source(n ast.Node, s *Source) *scope {
+func (d *doc) source(n ast.Node, s *Source, keyed bool) *scope {
 	errs := len(d.errs)
 	set := d.settings(n, "a source", nil,
-		"topic", "format", "schema", "schemaFile", "eventTime", "delay", "maxFuture", "where", "compute")
+		"topic", "format", "schema", "schemaFile", "eventTime", "delay", "maxFuture", "idleness", "where", "compute")
 	if e, ok := set["topic"]; ok {
 		s.Topic = d.topic(e, "topic", 0)
 	} else {
@@ -126,6 +126,9 @@ func (d *doc) source(n ast.Node, s *Source) *scope {
 	}
 	if e, ok := set["maxFuture"]; ok {
 		s.MaxFutureMs = d.duration(e, "maxFuture", 0)
+	}
+	if e, ok := set["idleness"]; ok {
+		d.idleness(e, s, keyed)
 	}
 	if s.Format == "" || s.Format == Avro && fields == nil {
 		return nil
@@ -238,6 +241,22 @@ func (d *doc) eventTime(e item, s *Source, sc *scope) {
 			d.errorf(field.node, "eventTime: field %q is no number", name)
 		}
 	}
+}
+
+// leastIdle is the shortest time after which a partition may count as idle, ms. Below it, a producer that batches looks idle between two batches.
+const leastIdle = 100
+
+func (d *doc) idleness(e item, s *Source, keyed bool) {
+	if keyed {
+		d.errorf(e.at, "idleness: with `keyed: partition` each partition closes alone, so that an idle one holds nobody back; leave it out")
+		return
+	}
+	after, ok := d.settings(e.node, "idleness", nil, "after")["after"]
+	if !ok {
+		d.errorf(e.at, "idleness needs `after`: how long a partition may be without a record before the others go on, for example {after: 30s}")
+		return
+	}
+	s.IdleAfterMs = d.duration(after, "after", leastIdle)
 }
 
 func (d *doc) expr(e item, what string, sc *scope) *Expr {

@@ -249,3 +249,24 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestIdleness(t *testing.T) {
+	text := strings.Replace(fares, "    maxFuture: 1h\n", "    maxFuture: 1h\n    idleness: {after: 1m30s}\n", 1)
+	if got := parse(t, text).Source[0].IdleAfterMs; got != 90_000 {
+		t.Errorf("idle after %d ms", got)
+	}
+	if got := parse(t, fares).Source[0].IdleAfterMs; got != 0 {
+		t.Errorf("idle after %d ms by default", got)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{"{after: 1m30s}", "{after: 99ms}", "too short; the least is 100ms"},
+		{"{after: 1m30s}", "{}", "idleness needs `after`"},
+		{"{after: 1m30s}", "{afetr: 1s}", `did you mean "after"`},
+		{"{after: 1m30s}", "{after: soon}", "is no duration"},
+		{"keyed: merged", "keyed: partition", "idleness: with `keyed: partition` each partition closes alone"},
+	} {
+		if _, err := Parse("x.yaml", []byte(strings.Replace(text, c.old, c.new, 1))); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.new, err, c.want)
+		}
+	}
+}

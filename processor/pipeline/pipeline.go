@@ -39,6 +39,7 @@ type Source struct {
 	EventTime   EventTime
 	DelayMs     int64
 	MaxFutureMs int64      // −1: off
+	IdleAfterMs int64      // on a live run's clock; 0: an idle partition holds the watermark back. Not in the hash: it reaches outputs through floors alone
 	Where       *Expr      // over Fields alone; nil: every record
 	Compute     []Computed // in order; each may use the ones before
 	Slots       int        // length of a row: one value per field and computed field

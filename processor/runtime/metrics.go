@@ -26,6 +26,8 @@ var (
 	positionDesc  = prometheus.NewDesc("tapedeck_processor_position", "Committed position (offset).", perPartition, nil)
 	lagDesc       = prometheus.NewDesc("tapedeck_processor_lag_records", "Log end minus committed position.", perPartition, nil)
 	heldDesc      = prometheus.NewDesc("tapedeck_processor_holds_watermark", "1 for the partition that holds a merged pipeline's watermark back.", perPartition, nil)
+	idleDesc      = prometheus.NewDesc("tapedeck_processor_idle", "1 where the partition has had no record for its source's idleness, so that nobody waits for it.", perPartition, nil)
+	passedDesc    = prometheus.NewDesc("tapedeck_processor_passed_by", "1 where a decided floor, not the partition's own records, gives its watermark.", perPartition, nil)
 	waitingDesc   = prometheus.NewDesc("tapedeck_processor_waiting", "1 where the partition waits for the schema registry.", perPartition, nil)
 	sessionsDesc  = prometheus.NewDesc("tapedeck_processor_open_sessions", "Replay sessions held in memory.", nil, nil)
 )
@@ -34,7 +36,7 @@ type collector struct{ r *Runtime }
 
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{stateDesc, outputDesc, commitDesc, restartDesc, watermarkDesc, windowsDesc, bytesDesc, positionDesc, lagDesc, heldDesc, waitingDesc, sessionsDesc} {
+	for _, d := range []*prometheus.Desc{stateDesc, outputDesc, commitDesc, restartDesc, watermarkDesc, windowsDesc, bytesDesc, positionDesc, lagDesc, heldDesc, idleDesc, passedDesc, waitingDesc, sessionsDesc} {
 		ch <- d
 	}
 }
@@ -68,6 +70,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			gauge(positionDesc, float64(p.Position), labels...)
 			gauge(lagDesc, float64(p.Lag), labels...)
 			gauge(waitingDesc, flag(p.Waiting != ""), labels...)
+			gauge(idleDesc, flag(p.Idle), labels...)
+			gauge(passedDesc, flag(p.PassedBy), labels...)
 			gauge(heldDesc, flag(st.HeldBy != nil && *st.HeldBy == p.TopicPartition), labels...)
 		}
 	}
