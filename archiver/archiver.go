@@ -87,7 +87,8 @@ func openRegistry(c *service.Config) (*schema.Registry, error) {
 		return nil, nil
 	}
 	user, password, _ := strings.Cut(c.String("schema.registry.basic.auth.user.info"), ":")
-	r, err := schema.NewRegistry(schema.Config{URL: url, User: user, Password: password, CAFile: c.String("schema.registry.ssl.ca.location")})
+	r, err := schema.NewRegistry(schema.Config{URL: url, User: user, Password: password, CAFile: c.String("schema.registry.ssl.ca.location"),
+		Rest: registryRest, Refresh: registryRefresh, NegativeTTL: registryMissing})
 	if err != nil {
 		return nil, err // it begins with the setting
 	}
@@ -209,7 +210,7 @@ func (a *Archiver) Archive(ctx context.Context) (err error) {
 	com := newCommitter(cons, a.parts.Log, a.m)
 	first := &firstLook{}
 	w := &workers{
-		cons: cons, admin: admin, arc: a.arc, registry: a.parts.Registry, clusterID: cluster, isolation: a.set.Isolation, start: a.set.Start, first: first,
+		cons: cons, admin: admin, arc: a.arc, schemas: newSchemas(a.parts.Registry, a.arc, a.parts.Log, a.m), clusterID: cluster, isolation: a.set.Isolation, start: a.set.Start, first: first,
 		policy: archive.RetryPolicy{Min: orDefault(a.set.MinRetry, minCreateRetry), Max: orDefault(a.set.MaxRetry, maxCreateRetry)},
 		log:    a.parts.Log, m: a.m, trouble: &trouble{},
 		recoveries: semaphore.NewWeighted(parallelRecoveries), puts: semaphore.NewWeighted(parallelPuts),
@@ -228,6 +229,7 @@ func (a *Archiver) Archive(ctx context.Context) (err error) {
 	wat := &watcher{admin: admin, store: a.parts.Store, sel: a.set.Topics, every: a.set.Refresh, log: a.parts.Log, inbox: box, owned: &owned, answered: l.kafkaAnswered, first: first}
 	helpers.Go(func() { wat.run(helpCtx) })
 	helpers.Go(func() { com.run(helpCtx) })
+	helpers.Go(func() { w.schemas.run(helpCtx) })
 
 	err = l.run(ctx)
 	l.finish(endJobs, orDefault(a.set.ShutdownIn, shutdownBound))

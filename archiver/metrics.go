@@ -8,17 +8,18 @@ import (
 
 // metrics of the archiver. Labels are topics, partitions and small fixed sets.
 type metrics struct {
-	records   *prometheus.CounterVec // topic
-	segments  *prometheus.CounterVec // topic, cause
-	bytes     *prometheus.CounterVec // topic
-	lost      *prometheus.CounterVec // topic
-	adopted   prometheus.Counter
-	retries   prometheus.Counter
-	commits   *prometheus.CounterVec // result
-	rebalance prometheus.Counter
-	groupErrs prometheus.Counter
-	noSchema  prometheus.Counter
-	putTime   prometheus.Histogram
+	records                                       *prometheus.CounterVec // topic
+	segments                                      *prometheus.CounterVec // topic, cause
+	bytes                                         *prometheus.CounterVec // topic
+	lost                                          *prometheus.CounterVec // topic
+	adopted                                       prometheus.Counter
+	retries                                       prometheus.Counter
+	commits                                       *prometheus.CounterVec // result
+	rebalance                                     prometheus.Counter
+	groupErrs                                     prometheus.Counter
+	noSchema                                      prometheus.Counter
+	lateSchemas, changedSchemas, forgottenSchemas prometheus.Counter
+	putTime                                       prometheus.Histogram
 
 	lag     *prometheus.GaugeVec // topic, partition
 	states  *prometheus.GaugeVec // state
@@ -36,16 +37,19 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return prometheus.GaugeOpts{Name: "tapedeck_archiver_" + name, Help: help}
 	}
 	m := &metrics{
-		records:   prometheus.NewCounterVec(counter("records_total", "Records in segments that this process has confirmed in the store."), []string{"topic"}),
-		segments:  prometheus.NewCounterVec(counter("segments_total", "Segments that this process has confirmed in the store, by what ended them."), []string{"topic", "cause"}),
-		bytes:     prometheus.NewCounterVec(counter("segment_bytes_total", "Bytes of the segments that this process has confirmed in the store."), []string{"topic"}),
-		lost:      prometheus.NewCounterVec(counter("lost_offsets_total", "Offsets that Kafka removed before they were archived, recorded as lost."), []string{"topic"}),
-		adopted:   prometheus.NewCounter(counter("adopted_total", "Segments of another archiver that were found in place of ours.")),
-		retries:   prometheus.NewCounter(counter("store_retries_total", "Tries to create a segment that did not succeed and are repeated.")),
-		commits:   prometheus.NewCounterVec(counter("commits_total", "Commits of group positions by result."), []string{"result"}),
-		rebalance: prometheus.NewCounter(counter("rebalances_total", "Changes of the partitions that the group gave to this process.")),
-		groupErrs: prometheus.NewCounter(counter("group_errors_total", "Troubles of the consumer as a whole.")),
-		noSchema:  prometheus.NewCounter(counter("schemas_missing_total", "Schemas that a segment was written without, because the registry did not answer.")),
+		records:          prometheus.NewCounterVec(counter("records_total", "Records in segments that this process has confirmed in the store."), []string{"topic"}),
+		segments:         prometheus.NewCounterVec(counter("segments_total", "Segments that this process has confirmed in the store, by what ended them."), []string{"topic", "cause"}),
+		bytes:            prometheus.NewCounterVec(counter("segment_bytes_total", "Bytes of the segments that this process has confirmed in the store."), []string{"topic"}),
+		lost:             prometheus.NewCounterVec(counter("lost_offsets_total", "Offsets that Kafka removed before they were archived, recorded as lost."), []string{"topic"}),
+		adopted:          prometheus.NewCounter(counter("adopted_total", "Segments of another archiver that were found in place of ours.")),
+		retries:          prometheus.NewCounter(counter("store_retries_total", "Tries to create a segment that did not succeed and are repeated.")),
+		commits:          prometheus.NewCounterVec(counter("commits_total", "Commits of group positions by result."), []string{"result"}),
+		rebalance:        prometheus.NewCounter(counter("rebalances_total", "Changes of the partitions that the group gave to this process.")),
+		groupErrs:        prometheus.NewCounter(counter("group_errors_total", "Troubles of the consumer as a whole.")),
+		noSchema:         prometheus.NewCounter(counter("schemas_missing_total", "Schemas that a segment was written without, because the registry did not answer, or was asked too often for ids that it does not know.")),
+		lateSchemas:      prometheus.NewCounter(counter("schemas_late_total", "Schemas that segments were written without and that were kept in the archive afterwards.")),
+		changedSchemas:   prometheus.NewCounter(counter("schemas_changed_total", "Schema ids that the registry gave another meaning.")),
+		forgottenSchemas: prometheus.NewCounter(counter("schemas_forgotten_total", "Schemas that segments were written without and that are not looked for any more, since too many are.")),
 		putTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tapedeck_archiver_put_seconds",
 			Help: "Time from the start of a segment's put to its confirmation, retries included.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 16)}),
 		lag:     prometheus.NewGaugeVec(gauge("lag_records", "Log end minus archived offset."), []string{"topic", "partition"}),
@@ -55,7 +59,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		held:    prometheus.NewGauge(gauge("held_partitions", "Partitions whose fetching waits for the store or for memory.")),
 		memory:  prometheus.NewGauge(gauge("memory_bytes", "Bytes in buffered segments.")),
 	}
-	reg.MustRegister(m.records, m.segments, m.bytes, m.lost, m.adopted, m.retries, m.commits, m.rebalance, m.groupErrs, m.noSchema, m.putTime,
+	reg.MustRegister(m.records, m.segments, m.bytes, m.lost, m.adopted, m.retries, m.commits, m.rebalance, m.groupErrs, m.noSchema, m.lateSchemas, m.changedSchemas, m.forgottenSchemas, m.putTime,
 		m.lag, m.states, m.stopped, m.missing, m.held, m.memory)
 	return m
 }

@@ -2,13 +2,16 @@ package archiver
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/schema"
 	"tapedeck.dev/tapedeck/shared/segment"
@@ -36,7 +39,7 @@ func registry(t *testing.T) (*schema.Registry, *atomic.Bool) {
 		mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(srv.Close)
-	reg, err := schema.NewRegistry(schema.Config{URL: srv.URL})
+	reg, err := schema.NewRegistry(schema.Config{URL: srv.URL, Rest: registryRest})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,6 +91,24 @@ func TestAlternatingSchemas(t *testing.T) {
 		}
 		if got := ids(h.Schemas); got != want {
 			t.Errorf("segment %d has the schemas %s, want %s", i, got, want)
+		}
+	}
+	// Every value finds its own writer schema without any registry.
+	texts := e.arc.NewSchemaFinder(nil)
+	for _, k := range e.objects("trips", 0) {
+		r := e.reader(k)
+		for {
+			var rec record.Record
+			if err := r.Next(&rec); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			id, _, _ := schema.WireID(rec.Value)
+			got, from, err := texts.Find(t.Context(), r.Header(), id, "")
+			if want := fmt.Sprintf(`{"type":"record","name":"R%d","fields":[]}`, id); err != nil || got.Text != want || from != archive.FromSegment {
+				t.Fatalf("offset %d: %s from %s, %v; want %s", rec.Offset, got.Text, from, err, want)
+			}
 		}
 	}
 	if text := hs[0].Schemas[1].Text; text != `{"type":"record","name":"R2","fields":[]}` {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,7 +12,6 @@ import (
 	"tapedeck.dev/tapedeck/archiver/partition"
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/kafka"
-	"tapedeck.dev/tapedeck/shared/schema"
 	"tapedeck.dev/tapedeck/shared/segment"
 	"tapedeck.dev/tapedeck/shared/store"
 )
@@ -27,9 +25,6 @@ const (
 
 	workerRetryMin = 200 * time.Millisecond
 	workerRetryMax = 10 * time.Second
-
-	registryBound = 5 * time.Second  // per segment
-	registryRest  = 10 * time.Second // after a registry that did not answer
 )
 
 // workers do what waits for Kafka's admin API, the store or the registry.
@@ -37,7 +32,7 @@ type workers struct {
 	cons      *kafka.Consumer
 	admin     *kafka.Admin
 	arc       *archive.Archive
-	registry  *schema.Registry // nil: none
+	schemas   *schemas
 	clusterID string
 	isolation string
 	start     Start
@@ -48,9 +43,6 @@ type workers struct {
 	trouble   *trouble
 
 	recoveries, puts *semaphore.Weighted
-
-	mu           sync.Mutex
-	registryDown time.Time // not asked again before
 }
 
 var errTopicGone = errors.New("the topic is not in Kafka")
@@ -178,7 +170,8 @@ func (w *workers) put(ctx context.Context, s *partition.Sealed) partition.Event 
 	if ev, ok := w.sameTopic(ctx, s); !ok {
 		return ev
 	}
-	data, h, err := s.Writer.Close(s.Next, s.Chain, w.schemas(ctx, s))
+	schemas, lacking := w.schemas.of(ctx, s)
+	data, h, err := s.Writer.Close(s.Next, s.Chain, schemas)
 	if err != nil {
 		return partition.PutFailed{Reason: partition.Refused, Err: err}
 	}
@@ -205,6 +198,7 @@ func (w *workers) put(ctx context.Context, s *partition.Sealed) partition.Event 
 	if out.Adopted {
 		w.m.adopted.Inc()
 	} else {
+		w.schemas.written(tp, s.Start, s.Next, lacking)
 		w.m.records.WithLabelValues(tp.Topic).Add(float64(s.Records))
 		w.m.segments.WithLabelValues(tp.Topic, string(s.Cause)).Inc()
 		w.m.bytes.WithLabelValues(tp.Topic).Add(float64(out.Tail.Size))
@@ -240,41 +234,4 @@ func (w *workers) sameTopic(ctx context.Context, s *partition.Sealed) (partition
 			return nil, false
 		}
 	}
-}
-
-// schemas finds the writer schemas of the ids seen. The archive goes on without what the registry does not tell within a bound: records
-// are worth more than their schemas, which a later segment, or the registry itself, can still give.
-func (w *workers) schemas(ctx context.Context, s *partition.Sealed) []segment.Schema {
-	if w.registry == nil || len(s.SchemaIDs) == 0 {
-		return nil
-	}
-	w.mu.Lock()
-	rest := time.Now().Before(w.registryDown)
-	w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, registryBound)
-	defer cancel()
-	var out []segment.Schema
-	for i, id := range s.SchemaIDs {
-		if rest {
-			// What is cached is answered at once also now; the rest must not cost the bound once per segment.
-			cancel()
-		}
-		sch, err := w.registry.ByID(ctx, id)
-		switch {
-		case err == nil:
-			out = append(out, sch)
-		case errors.Is(err, schema.ErrNoSuchID): // bytes that only look like the wire format
-		default:
-			w.m.noSchema.Inc()
-			if !rest {
-				rest = true
-				w.mu.Lock()
-				w.registryDown = time.Now().Add(registryRest)
-				w.mu.Unlock()
-				w.log.Warn("segment is written without some of its schemas", zap.String("topic", s.ID.Topic), zap.Int("schema", id),
-					zap.Int("schemas", len(s.SchemaIDs)-i), zap.Error(err))
-			}
-		}
-	}
-	return out
 }

@@ -67,15 +67,15 @@ const (
 
 // Sealed is a segment that waits for its put: an open one whose end is decided.
 type Sealed struct {
-	Writer    *segment.Writer
-	ID        segment.LogIdentity
-	Next      int64
-	SchemaIDs []int // ascending
-	Chain     segment.Chain
-	Start     int64
-	Records   int64
-	Cause     Cause
-	memBytes  int64 // of Writer when it was sealed: it is not asked again while a worker closes it
+	Writer   *segment.Writer
+	ID       segment.LogIdentity
+	Next     int64
+	Schemas  []schema.Ref // that keys and values name, ascending
+	Chain    segment.Chain
+	Start    int64
+	Records  int64
+	Cause    Cause
+	memBytes int64 // of Writer when it was sealed: it is not asked again while a worker closes it
 }
 
 // Cause says why a segment was sealed: the setting that ended it.

@@ -16,7 +16,7 @@ func (p *Partition) seal(next int64, cause Cause) []Action {
 	}
 	p.sealed = append(p.sealed, &Sealed{
 		Writer: w, ID: p.id, Start: o.start, Next: next, Records: o.records, Cause: cause,
-		SchemaIDs: o.ids.IDs(), memBytes: w.MemBytes(),
+		Schemas: o.ids.Refs(), memBytes: w.MemBytes(),
 	})
 	p.openAt(next)
 	return p.putNext()

@@ -9,13 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/riferrei/srclient"
@@ -41,27 +38,29 @@ type Config struct {
 	Timeout time.Duration
 	// NegativeTTL is how long a "no such id" is believed, since an id may be registered later; 1 minute where 0.
 	NegativeTTL time.Duration
-	// Now is the clock of NegativeTTL; time.Now where nil.
+	// Refresh is how long a schema is believed before the registry is asked whether the id still means it, since a registry may be rebuilt
+	// with other ids; for ever where 0.
+	Refresh time.Duration
+	// Rest is how long a registry that did not answer is left in peace: what is known is answered, anything else is ErrUnavailable at
+	// once. No rest where 0.
+	Rest time.Duration
+	// Now is the clock of these three; time.Now where nil.
 	Now func() time.Time
 }
 
 const (
 	defaultTimeout     = 10 * time.Second
 	defaultNegativeTTL = time.Minute
-	maxNegative        = 10_000   // ids remembered as missing
 	maxReferences      = 1000     // of one schema, direct and indirect
 	maxResponseBytes   = 64 << 20 // of one answer of the registry
 )
 
-// Registry looks schemas up by id, cached for ever (an id's meaning never changes in one registry); a negative answer is
-// cached for a bounded time. Safe for concurrent use.
+// Registry looks schemas up by id or GUID, cached for Config.Refresh; a negative answer is cached for a bounded time. Safe for
+// concurrent use.
 type Registry struct {
-	cfg  Config
-	base http.RoundTripper
-
-	mu      sync.Mutex
-	known   map[int]segment.Schema
-	missing map[int]time.Time // until when
+	cfg   Config
+	base  http.RoundTripper
+	cache *cache
 }
 
 // NewRegistry makes a client; it does not connect.
@@ -98,7 +97,7 @@ func NewRegistry(cfg Config) (*Registry, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	return &Registry{cfg: cfg, base: transport, known: map[int]segment.Schema{}, missing: map[int]time.Time{}}, nil
+	return &Registry{cfg: cfg, base: transport, cache: newCache(cfg)}, nil
 }
 
 // redact drops what may be a password from an address that cannot be parsed.
@@ -116,9 +115,23 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // client returns a client whose requests end with ctx. srclient takes no context, so each call gets a client of its own, around
 // the shared connections; it keeps no cache, since ours also knows what is missing.
 func (r *Registry) client(ctx context.Context) *srclient.SchemaRegistryClient {
+	return r.clientAt(ctx, "")
+}
+
+// clientAt returns a client whose requests go to path, where one is given: srclient does not know all routes, and the answers of those that it
+// does not know have the shape of those that it knows.
+func (r *Registry) clientAt(ctx context.Context, path string) *srclient.SchemaRegistryClient {
 	c := srclient.NewSchemaRegistryClient(r.cfg.URL, srclient.WithClient(&http.Client{
 		Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
-			resp, err := r.base.RoundTrip(req.WithContext(ctx))
+			req = req.WithContext(ctx)
+			if path != "" {
+				u, err := url.Parse(r.cfg.URL + path)
+				if err != nil {
+					return nil, err
+				}
+				req.URL = u
+			}
+			resp, err := r.base.RoundTrip(req)
 			if err != nil {
 				return nil, err
 			}
@@ -187,81 +200,15 @@ func (r *Registry) Ping(ctx context.Context) error {
 	return nil
 }
 
-// ByID returns the schema with its references resolved (Text set in each), type, and subject and version where the registry tells
-// (the first of them by name and number). References holds the direct and the indirect ones, each once, in an order in which each comes
-// after those that it needs itself.
-//
-// Errors: ErrNoSuchID where the registry says so (its error code 40403; a plain 404 may come from a wrong address), ErrUnavailable.
-func (r *Registry) ByID(ctx context.Context, id int) (segment.Schema, error) {
-	if id < 0 || id > math.MaxInt32 {
-		return segment.Schema{}, fmt.Errorf("schema id %d: %w", id, ErrNoSuchID)
+func (r *Registry) lookup(ctx context.Context, ref Ref) (segment.Schema, error) {
+	client, ask := r.client(ctx), r.client(ctx)
+	if ref.GUID != "" {
+		ask = r.clientAt(ctx, "/schemas/guids/"+ref.GUID)
 	}
-	if s, ok, err := r.cached(id); ok || err != nil {
-		return s, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
-	defer cancel()
-	s, err := r.lookup(ctx, id)
+	got, err := ask.GetSchema(ref.ID)
 	if err != nil {
-		if errors.Is(err, ErrNoSuchID) {
-			r.forget(id)
-		}
-		return segment.Schema{}, fmt.Errorf("schema id %d: %w", id, err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.known[id] = s
-	delete(r.missing, id)
-	return clone(s), nil
-}
-
-func (r *Registry) cached(id int) (segment.Schema, bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s, ok := r.known[id]; ok {
-		return clone(s), true, nil
-	}
-	if until, ok := r.missing[id]; ok {
-		if r.cfg.Now().Before(until) {
-			return segment.Schema{}, false, fmt.Errorf("schema id %d: %w", id, ErrNoSuchID)
-		}
-		delete(r.missing, id)
-	}
-	return segment.Schema{}, false, nil
-}
-
-// forget remembers that id is missing.
-func (r *Registry) forget(id int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.cfg.Now()
-	if len(r.missing) >= maxNegative {
-		for other, until := range r.missing {
-			if !now.Before(until) {
-				delete(r.missing, other)
-			}
-		}
-		if len(r.missing) >= maxNegative {
-			clear(r.missing) // asking again is cheaper than growing
-		}
-	}
-	r.missing[id] = now.Add(r.cfg.NegativeTTL)
-}
-
-// clone keeps callers from sharing the cache's slices.
-func clone(s segment.Schema) segment.Schema {
-	s.References = slices.Clone(s.References)
-	for i := range s.References {
-		s.References[i].References = slices.Clone(s.References[i].References)
-	}
-	return s
-}
-
-func (r *Registry) lookup(ctx context.Context, id int) (segment.Schema, error) {
-	client := r.client(ctx)
-	got, err := client.GetSchema(id)
-	if err != nil {
-		if errorCode(err) == codeSchemaNotFound {
+		// A registry without GUIDs has no such route; it answers for ids all the same.
+		if errorCode(err) == codeSchemaNotFound || ref.GUID != "" && notFound(err) {
 			return segment.Schema{}, ErrNoSuchID
 		}
 		return segment.Schema{}, r.unavailable(ctx, err)
@@ -269,7 +216,7 @@ func (r *Registry) lookup(ctx context.Context, id int) (segment.Schema, error) {
 	if got.Schema() == "" {
 		return segment.Schema{}, r.unavailable(ctx, errNoSchema)
 	}
-	s := segment.Schema{ID: id, Type: string(srclient.Avro), Text: got.Schema()}
+	s := segment.Schema{ID: ref.ID, GUID: ref.GUID, Type: string(srclient.Avro), Text: got.Schema()}
 	if t := got.SchemaType(); t != nil && *t != "" {
 		s.Type = string(*t) // String of Avro is empty
 	}
@@ -278,7 +225,10 @@ func (r *Registry) lookup(ctx context.Context, id int) (segment.Schema, error) {
 		return segment.Schema{}, r.unavailable(ctx, err)
 	}
 	s.References = resolver.out
-	versions, err := client.GetSubjectVersionsById(id)
+	if ref.GUID != "" { // it follows from the text, and is the same under every subject
+		return s, nil
+	}
+	versions, err := client.GetSubjectVersionsById(ref.ID)
 	switch {
 	case err == nil && len(versions) > 0:
 		first := versions[0]
@@ -356,8 +306,6 @@ func (r *Registry) Register(ctx context.Context, subject, text, typ string) (int
 		}
 		return 0, fmt.Errorf("register schema under %s: %w", subject, r.unavailable(ctx, err))
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.missing, s.ID())
+	r.cache.registered(Ref{ID: s.ID()})
 	return s.ID(), nil
 }

@@ -1,53 +1,91 @@
 package schema
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 
 	"tapedeck.dev/tapedeck/shared/record"
 )
 
-// MaxSeen is how many distinct ids a Seen keeps. Real topics have a handful; binary data that looks like the wire format by
+// MaxSeen is how many distinct schemas a Seen keeps. Real topics have a handful; binary data that looks like the wire format by
 // accident has any number, and each would be a question to the registry.
 const MaxSeen = 1024
 
-// Seen collects the distinct schema ids in the keys and values of records. The zero value is empty. It is not safe for concurrent use.
+// Seen collects the distinct writer schemas that the keys and values of records name. The zero value is empty. It is not safe for
+// concurrent use.
 type Seen struct {
-	ids  map[int]struct{}
+	refs map[Ref]struct{}
 	last [2]int // id+1 of the last key and the last value: most records repeat them
 	full bool
+	glue bool
 }
 
-// Add notes the ids of r's key and value, where they have the wire format.
+// Add notes what r's key and value name: in a header KeyHeader or ValueHeader (the last of its name) that can be read, or else in the prefix. A
+// value whose header names its schema has no prefix, so what its first bytes look like is not taken for one. Null names nothing.
 func (s *Seen) Add(r *record.Record) {
-	s.add(0, r.Key)
-	s.add(1, r.Value)
+	s.add(0, r, r.Key, KeyHeader)
+	s.add(1, r, r.Value, ValueHeader)
 }
 
-func (s *Seen) add(place int, b []byte) {
+func (s *Seen) add(place int, r *record.Record, b []byte, header string) {
+	if b == nil {
+		return
+	}
+	for i := len(r.Headers) - 1; i >= 0; i-- {
+		if r.Headers[i].Key != header {
+			continue
+		}
+		if ref, ok := HeaderRef(r.Headers[i].Value); ok {
+			s.note(ref)
+			return
+		}
+		break
+	}
 	id, _, ok := WireID(b)
-	if !ok || s.last[place] == id+1 {
+	if !ok {
+		if !s.glue {
+			_, s.glue = GlueFrame(b)
+		}
 		return
 	}
-	s.last[place] = id + 1
-	if _, ok := s.ids[id]; ok {
+	if s.last[place] != id+1 {
+		s.last[place] = id + 1
+		s.note(Ref{ID: id})
+	}
+}
+
+func (s *Seen) note(ref Ref) {
+	if _, ok := s.refs[ref]; ok {
 		return
 	}
-	if len(s.ids) >= MaxSeen {
+	if len(s.refs) >= MaxSeen {
 		s.full = true
 		return
 	}
-	if s.ids == nil {
-		s.ids = map[int]struct{}{}
+	if s.refs == nil {
+		s.refs = map[Ref]struct{}{}
 	}
-	s.ids[id] = struct{}{}
+	s.refs[ref] = struct{}{}
 }
 
-// IDs returns the ids, ascending: the first MaxSeen that came.
-func (s *Seen) IDs() []int { return slices.Sorted(maps.Keys(s.ids)) }
+// Refs returns the first MaxSeen that came, ascending: GUIDs, then ids.
+func (s *Seen) Refs() []Ref {
+	refs := make([]Ref, 0, len(s.refs))
+	for ref := range s.refs {
+		refs = append(refs, ref)
+	}
+	slices.SortFunc(refs, CompareRefs)
+	return refs
+}
+
+// CompareRefs orders by id, then GUID.
+func CompareRefs(a, b Ref) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.GUID, b.GUID)) }
 
 // Full reports whether there were more than MaxSeen.
 func (s *Seen) Full() bool { return s.full }
+
+// Glue reports whether there was a key or value in AWS Glue's frame.
+func (s *Seen) Glue() bool { return s.glue }
 
 // Reset empties s.
 func (s *Seen) Reset() { *s = Seen{} }

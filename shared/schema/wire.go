@@ -3,6 +3,7 @@ package schema
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"math"
 )
 
@@ -26,4 +27,67 @@ func WireID(b []byte) (id int, payload []byte, ok bool) {
 // AppendWire appends magic byte and id (0 to 2^31−1) to dst; the payload follows.
 func AppendWire(dst []byte, id int) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, 0), uint32(id))
+}
+
+// Headers in which Confluent's serializers may put what names the schema, in place of the prefix of key or value.
+const (
+	KeyHeader   = "__key_schema_id"
+	ValueHeader = "__value_schema_id"
+)
+
+const guidBytes = 16
+
+// HeaderRef reads the value of a KeyHeader or ValueHeader. Confluent's format is a magic byte: 1, then a GUID as 16 bytes; or 0, then an id as 4
+// bytes big-endian. Other writers put the plain id there: as decimal text (which goes first where both are possible), or as 4 or 8 bytes
+// big-endian. ok is false for anything else.
+func HeaderRef(b []byte) (ref Ref, ok bool) {
+	switch {
+	case len(b) == 1+guidBytes && b[0] == 1:
+		return ByGUID(formatGUID(b[1:])), true
+	case len(b) == wireBytes && b[0] == 0:
+		id, _, ok := WireID(b)
+		return Ref{ID: id}, ok
+	}
+	if id, ok := decimalID(b); ok {
+		return Ref{ID: id}, true
+	}
+	var n uint64
+	switch len(b) {
+	case 4:
+		n = uint64(binary.BigEndian.Uint32(b))
+	case 8:
+		n = binary.BigEndian.Uint64(b)
+	default:
+		return Ref{}, false
+	}
+	return Ref{ID: int(n)}, n <= math.MaxInt32
+}
+
+func decimalID(b []byte) (int, bool) {
+	if len(b) == 0 || len(b) > 10 {
+		return 0, false
+	}
+	n := 0
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n, n <= math.MaxInt32
+}
+
+// formatGUID writes 16 bytes as 8-4-4-4-12 lower-case hexadecimal digits.
+func formatGUID(b []byte) string {
+	h := hex.EncodeToString(b)
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+// GlueFrame reads the frame of AWS Glue's serializers: magic byte 3, a compression byte (0 none, 5 zlib), the schema version's UUID as 16 bytes. What it
+// names is in no Confluent registry, so it is only recognised and left as it is.
+func GlueFrame(b []byte) (version string, ok bool) {
+	if len(b) < 2+guidBytes || b[0] != 3 || b[1] != 0 && b[1] != 5 {
+		return "", false
+	}
+	return formatGUID(b[2 : 2+guidBytes]), true
 }
