@@ -263,6 +263,7 @@ func (a *Archiver) consumerConfig() kafka.ConsumerConfig {
 		GroupID:        a.set.Group,
 		Isolation:      a.set.Isolation,
 		SessionTimeout: a.set.Session,
+		ShareMemory:    true, // records are encoded as they come
 		QueuedMaxBytes: int(min(maxPrefetch, max(a.set.MaxMemory/4, 1<<20))),
 	}
 }

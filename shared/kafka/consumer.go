@@ -22,6 +22,11 @@ type ConsumerConfig struct {
 	SessionTimeout  time.Duration // 0: librdkafka's default
 	QueuedMaxBytes  int           // bound on librdkafka's prefetch per consumer, in bytes; 0: 64 MiB
 	MaxBatchRecords int           // per Batch; 0: 1000
+	// ShareMemory saves a copy of every record: the bytes of records lie in memory that hundreds of them share. Only for a user that
+	// keeps no part of a record beyond the handling of its Batch.
+	ShareMemory bool
+
+	oneByOne bool // poll by the Go client's own Poll, for tests
 }
 
 // Consumer fetches. Poll, Start, Stop, Pause, Resume and Subscribe are called from one goroutine; Commit, Committed,
@@ -39,9 +44,13 @@ type Consumer struct {
 	group    string // "" without a group
 	maxBatch int
 
+	shareMemory bool
+
 	parts map[TP]*partition
 	last  *partition // of the last record, which is likely that of the next
 	out   *collector // being filled; nil outside Poll
+	bulk  *bulk      // nil: events are polled one by one
+	polls int64      // of librdkafka's queue, many events each
 	left  []Event    // arose outside Poll, handed over by the next
 
 	topics []string // subscribed to
@@ -69,7 +78,8 @@ type partition struct {
 	assigned  bool // librdkafka has it
 	libPaused bool // librdkafka holds it back; the flag outlives an assignment
 
-	unvalidated bool // the leader has not been asked yet whether the log still has the record before next
+	stale       int64 // the poll whose further events of the partition are to be dropped
+	unvalidated bool  // the leader has not been asked yet whether the log still has the record before next
 
 	failures int       // refused positions in a row (recover.go)
 	retryAt  time.Time // when to ask again; zero: nothing to do
@@ -93,7 +103,10 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	}
 	c := &Consumer{
 		c: kc, admin: admin, log: cfg.logger(), group: cfg.GroupID, maxBatch: cfg.MaxBatchRecords,
-		parts: map[TP]*partition{}, owned: map[TP]bool{},
+		parts: map[TP]*partition{}, owned: map[TP]bool{}, shareMemory: cfg.ShareMemory,
+	}
+	if !cfg.oneByOne {
+		c.bulk = newBulk(kc)
 	}
 	if c.maxBatch <= 0 {
 		c.maxBatch = 1000

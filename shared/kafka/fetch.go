@@ -196,6 +196,8 @@ func (c *Consumer) validated(st *partition) bool {
 	if !st.unvalidated {
 		return true
 	}
+	// The rest of what has been polled with it is as old, and would look like a hole without data once the position is valid.
+	st.stale = c.polls
 	if err := c.validate(st); err != nil {
 		c.fail(st, wrap(err, "fetch %s at %d", st.tp, st.next))
 	}

@@ -35,20 +35,28 @@ func TestRoundTrip(t *testing.T) {
 	}
 	e.must(p.Flush(e.ctx()))
 
-	c := e.consumer("")
-	e.must(c.Start(Position{TP: tp, LeaderEpoch: record.NoEpoch}))
-	out, end := e.untilEnd(c, tp)
-	wantOffsets(t, out, 0, int64(len(in)))
-	if end != int64(len(in)) {
-		t.Fatalf("end %d, want %d", end, len(in))
-	}
-	for i := range in {
-		if !record.Equal(&in[i], &out[i]) {
-			t.Errorf("record %d: sent %+v, got %+v", i, brief(in[i]), brief(out[i]))
-		}
-		if out[i].LeaderEpoch < 0 {
-			t.Errorf("record %d has no leader epoch", i)
-		}
+	for name, change := range map[string]func(*ConsumerConfig){
+		"as it comes":   func(*ConsumerConfig) {},
+		"shared memory": func(c *ConsumerConfig) { c.ShareMemory = true },
+		"one by one":    func(c *ConsumerConfig) { c.oneByOne = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := e.consumer("", change)
+			e.must(c.Start(Position{TP: tp, LeaderEpoch: record.NoEpoch}))
+			out, end := e.untilEnd(c, tp)
+			wantOffsets(t, out, 0, int64(len(in)))
+			if end != int64(len(in)) {
+				t.Fatalf("end %d, want %d", end, len(in))
+			}
+			for i := range in {
+				if !record.Equal(&in[i], &out[i]) {
+					t.Errorf("record %d: sent %+v, got %+v", i, brief(in[i]), brief(out[i]))
+				}
+				if out[i].LeaderEpoch < 0 {
+					t.Errorf("record %d has no leader epoch", i)
+				}
+			}
+		})
 	}
 }
 

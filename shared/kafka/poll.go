@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -41,10 +42,7 @@ func (c *Consumer) Poll(ctx context.Context, bound time.Duration) ([]Event, erro
 			// Never negative: to librdkafka that means for ever, and the deadline may have passed by a millisecond.
 			wait = max(0, min(pollSlice, time.Until(deadline)))
 		}
-		// Rebalances are handled within this call and give nil.
-		ev := c.c.Poll(int(wait.Milliseconds()))
-		if ev != nil {
-			c.handle(ev)
+		if c.poll(int(wait.Milliseconds())) {
 			if c.out.full() {
 				return c.out.events(), nil
 			}
@@ -62,10 +60,26 @@ func (c *Consumer) Poll(ctx context.Context, bound time.Duration) ([]Event, erro
 	}
 }
 
+// poll waits up to waitMs for events, handles them, and reports whether there was one.
+func (c *Consumer) poll(waitMs int) bool {
+	c.polls++
+	if c.bulk != nil {
+		return c.bulk.poll(waitMs, c.bulkMessage, c.handle)
+	}
+	ev := c.c.Poll(waitMs) // rebalances are handled within this call and give nil
+	if ev != nil {
+		c.handle(ev)
+	}
+	return ev != nil
+}
+
 func (c *Consumer) handle(ev kafka.Event) {
 	switch e := ev.(type) {
 	case *kafka.Message:
-		c.message(e)
+		tp := tpOf(e.TopicPartition)
+		c.message(tp, toRecord(e, tp.Topic), e.TopicPartition.Error)
+	case kafka.AssignedPartitions, kafka.RevokedPartitions:
+		_ = c.rebalance(c.c, ev) // always nil: what goes wrong is an event
 	case kafka.PartitionEOF:
 		c.endOfPartition(kafka.TopicPartition(e))
 	case kafka.Error:
@@ -73,29 +87,48 @@ func (c *Consumer) handle(ev kafka.Event) {
 	}
 }
 
+// bulkMessage hands over a record whose bytes are in memory that it shares with others. They are copied, unless the consumer's user has
+// said that it keeps none: one record that is kept would hold the memory of hundreds.
+func (c *Consumer) bulkMessage(m *bulkMessage) {
+	r := m.rec
+	if !c.shareMemory && m.err == nil {
+		both := append(append(make([]byte, 0, len(r.Key)+len(r.Value)), r.Key...), r.Value...)
+		if r.Key != nil {
+			r.Key = both[:len(r.Key):len(r.Key)]
+		}
+		if r.Value != nil {
+			r.Value = both[len(r.Key):]
+		}
+		for i := range r.Headers {
+			r.Headers[i].Value = bytes.Clone(r.Headers[i].Value)
+		}
+	}
+	c.message(TP{Topic: m.topic, Partition: r.Partition}, r, m.err)
+}
+
 // message hands over a record, unless the partition is not being fetched or the record lies below the position: librdkafka
 // drops what a seek or a pause made stale, and this makes sure.
-func (c *Consumer) message(m *kafka.Message) {
-	st := c.lookup(m.TopicPartition)
-	if st == nil || !st.active || st.paused {
+func (c *Consumer) message(tp TP, r record.Record, err error) {
+	st := c.lookup(tp)
+	if st == nil || !st.active || st.paused || st.stale == c.polls {
 		return
 	}
-	if err := m.TopicPartition.Error; err != nil {
+	if err != nil {
 		c.fail(st, wrap(err, "fetch %s at %d", st.tp, st.next))
 		return
 	}
-	if int64(m.TopicPartition.Offset) < st.next || !c.validated(st) {
+	if r.Offset < st.next || !c.validated(st) {
 		return
 	}
-	r := toRecord(m, st.tp.Topic)
+	r.Topic = st.tp.Topic
 	st.next, st.epoch = r.Offset+1, r.LeaderEpoch
 	st.failures, st.reason = 0, nil
 	c.out.addRecord(st, r)
 }
 
 func (c *Consumer) endOfPartition(p kafka.TopicPartition) {
-	st := c.lookup(p)
-	if st == nil || !st.active || st.paused || int64(p.Offset) < st.next || !c.validated(st) {
+	st := c.lookup(tpOf(p))
+	if st == nil || !st.active || st.paused || st.stale == c.polls || int64(p.Offset) < st.next || !c.validated(st) {
 		return
 	}
 	if int64(p.Offset) > st.next {
@@ -106,10 +139,10 @@ func (c *Consumer) endOfPartition(p kafka.TopicPartition) {
 	c.out.addFor(st, EndOfPartition{TP: st.tp, Offset: st.next})
 }
 
-func (c *Consumer) lookup(p kafka.TopicPartition) *partition {
-	if l := c.last; l != nil && l.tp.Partition == p.Partition && p.Topic != nil && l.tp.Topic == *p.Topic {
+func (c *Consumer) lookup(tp TP) *partition {
+	if l := c.last; l != nil && l.tp == tp {
 		return l
 	}
-	c.last = c.parts[tpOf(p)]
+	c.last = c.parts[tp]
 	return c.last
 }
