@@ -37,7 +37,18 @@ const (
 )
 
 // Run is the archiver as a service: it checks what it needs, then archives until ctx ends.
-func Run(ctx context.Context, f *service.Frame) (err error) {
+func Run(ctx context.Context, f *service.Frame) error {
+	return prepared(ctx, f, func(a *Archiver) error {
+		f.Ready, f.Health, f.Status = a.Ready, a.Health, func() any { return a.Status() }
+		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return f.Serve(ctx) })
+		g.Go(func() error { return a.Archive(ctx) })
+		return g.Wait()
+	})
+}
+
+// prepared makes an archiver of a configuration, checks what it needs, and calls run with it.
+func prepared(ctx context.Context, f *service.Frame, run func(*Archiver) error) (err error) {
 	set, err := ReadSettings(f.Config)
 	if err != nil {
 		return err
@@ -73,11 +84,7 @@ func Run(ctx context.Context, f *service.Frame) (err error) {
 	if err := f.AtStart(ctx, "bootstrap.servers", a.CheckKafka); err != nil {
 		return err
 	}
-	f.Ready, f.Health, f.Status = a.Ready, a.Health, func() any { return a.Status() }
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return f.Serve(ctx) })
-	g.Go(func() error { return a.Archive(ctx) })
-	return g.Wait()
+	return run(a)
 }
 
 // openRegistry returns nil where none is configured.
@@ -183,7 +190,12 @@ func (a *Archiver) adminClient() kafka.Client {
 }
 
 // Archive joins the group and archives until ctx ends. Creates in flight may finish for a bounded time then; no new one is begun.
-func (a *Archiver) Archive(ctx context.Context) (err error) {
+func (a *Archiver) Archive(ctx context.Context) error {
+	return a.archive(ctx, func(ctx context.Context, l *loop, _ *watcher) error { return l.run(ctx) })
+}
+
+// archive makes what the poll loop needs, lets drive turn it, and ends it.
+func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loop, *watcher) error) (err error) {
 	admin, err := kafka.NewAdmin(a.adminClient())
 	if err != nil {
 		return err
@@ -226,12 +238,13 @@ func (a *Archiver) Archive(ctx context.Context) (err error) {
 
 	var helpers sync.WaitGroup
 	helpCtx, endHelpers := context.WithCancel(context.WithoutCancel(ctx))
-	wat := &watcher{admin: admin, store: a.parts.Store, sel: a.set.Topics, every: a.set.Refresh, log: a.parts.Log, inbox: box, owned: &owned, answered: l.kafkaAnswered, first: first}
+	wat := &watcher{admin: admin, store: a.parts.Store, sel: a.set.Topics, every: a.set.Refresh, log: a.parts.Log, inbox: box, owned: &owned, answered: l.kafkaAnswered, first: first,
+		target: map[string]bool{}}
 	helpers.Go(func() { wat.run(helpCtx) })
 	helpers.Go(func() { com.run(helpCtx) })
 	helpers.Go(func() { w.schemas.run(helpCtx) })
 
-	err = l.run(ctx)
+	err = drive(ctx, l, wat)
 	l.finish(endJobs, orDefault(a.set.ShutdownIn, shutdownBound))
 	endHelpers()
 	helpers.Wait()

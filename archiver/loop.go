@@ -54,6 +54,7 @@ type loop struct {
 	inbox *inbox
 	owned *atomic.Pointer[[]kafka.TP]
 	began time.Time
+	ends  map[kafka.TP]int64 // of a run to the ends that are set; nil: a service in its group
 
 	parts   map[kafka.TP]*assigned
 	alarms  map[time.Duration]*alarm   // by rotate.schedule.interval.ms
@@ -125,31 +126,39 @@ func (l *loop) now() time.Duration { return time.Since(l.began) }
 // run polls until ctx ends or the consumer is beyond help.
 func (l *loop) run(ctx context.Context) error {
 	for {
-		evs, err := l.cons.Poll(ctx, pollWait)
-		if err != nil {
+		if err := l.turn(ctx); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return fmt.Errorf("poll kafka: %w", err)
+			return err
 		}
-		for _, a := range l.parts {
-			a.restarted = false
-		}
-		for _, ev := range evs {
-			if err := l.event(ev); err != nil {
-				return err
-			}
-		}
-		l.joined()
-		l.messages()
-		l.ticks(time.Now())
-		l.memory()
-		for tp, a := range l.parts {
-			l.applyHold(tp, a)
-		}
-		l.tellOutside()
-		l.publish(false)
 	}
+}
+
+// turn polls once and carries out what follows from it.
+func (l *loop) turn(ctx context.Context) error {
+	evs, err := l.cons.Poll(ctx, pollWait)
+	if err != nil {
+		return fmt.Errorf("poll kafka: %w", err)
+	}
+	for _, a := range l.parts {
+		a.restarted = false
+	}
+	for _, ev := range evs {
+		if err := l.event(ev); err != nil {
+			return err
+		}
+	}
+	l.joined()
+	l.messages()
+	l.ticks(time.Now())
+	l.memory()
+	for tp, a := range l.parts {
+		l.applyHold(tp, a)
+	}
+	l.tellOutside()
+	l.publish(false)
+	return nil
 }
 
 func (l *loop) event(ev kafka.Event) error {
@@ -226,6 +235,9 @@ func (l *loop) assign(tp kafka.TP) {
 	a := &assigned{p: p, cancel: cancel, schedule: l.set.Schedule, newJob: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 		log: l.log.With(zap.String("topic", tp.Topic), zap.Int32("partition", tp.Partition))}
 	l.parts[tp] = a
+	if end, ok := l.ends[tp]; ok {
+		l.on(a, partition.EndAt{Offset: end})
+	}
 	l.do(a, acts)
 }
 
@@ -282,7 +294,7 @@ func (l *loop) topicsSeen(m topicsSeen) {
 		l.missing = m.missing
 		l.m.missing.Set(float64(len(m.missing)))
 	}
-	if l.topics != nil && slices.Equal(m.selected, l.topics) {
+	if l.ends != nil || l.topics != nil && slices.Equal(m.selected, l.topics) {
 		return
 	}
 	if err := l.cons.Subscribe(m.selected); err != nil {

@@ -46,7 +46,6 @@ type watcher struct {
 }
 
 func (w *watcher) run(ctx context.Context) {
-	w.target = map[string]bool{}
 	var ranges time.Time
 	for {
 		if err := w.topics(ctx); err != nil && ctx.Err() == nil {
@@ -65,9 +64,18 @@ func (w *watcher) run(ctx context.Context) {
 }
 
 func (w *watcher) topics(ctx context.Context) error {
+	seen, _, err := w.look(ctx)
+	if err == nil {
+		w.inbox.put(seen)
+	}
+	return err
+}
+
+// look finds the topics to archive, among all.
+func (w *watcher) look(ctx context.Context) (topicsSeen, map[string]kafka.Topic, error) {
 	all, err := w.admin.Topics(ctx)
 	if err != nil {
-		return err
+		return topicsSeen{}, nil, err
 	}
 	w.answered()
 	w.first.see(all)
@@ -76,7 +84,7 @@ func (w *watcher) topics(ctx context.Context) error {
 		seen.ids[name] = t.ID
 		ok, err := w.selects(ctx, t)
 		if err != nil {
-			return err
+			return topicsSeen{}, nil, err
 		}
 		if ok {
 			seen.selected = append(seen.selected, name)
@@ -89,8 +97,7 @@ func (w *watcher) topics(ctx context.Context) error {
 	}
 	slices.Sort(seen.missing)
 	slices.Sort(seen.selected)
-	w.inbox.put(seen)
-	return nil
+	return seen, all, nil
 }
 
 func (w *watcher) selects(ctx context.Context, t kafka.Topic) (bool, error) {

@@ -53,6 +53,9 @@ func (p *Partition) onRecords(now time.Duration, recs []record.Record) []Action 
 		default:
 			return acts
 		}
+		if p.beyondEnd(r.Offset) {
+			return acts
+		}
 		more, ok := p.take(now, r)
 		acts = append(acts, more...)
 		if !ok {
@@ -124,7 +127,7 @@ func (p *Partition) onEnd(now time.Duration, offset int64) []Action {
 	}
 	p.truncated, p.failures = 0, 0
 	p.logEnd = max(p.logEnd, offset)
-	if offset > p.position {
+	if offset = p.upTo(offset); offset > p.position {
 		p.position = offset
 		p.holdSomething(now)
 	}

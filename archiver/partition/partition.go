@@ -20,6 +20,7 @@ const (
 	Recovering State = "RECOVERING"
 	Checking   State = "CHECKING"
 	Fetching   State = "FETCHING"
+	Finished   State = "FINISHED" // archived to the end that was set (EndAt)
 	Stopped    State = "STOPPED"
 )
 
@@ -91,6 +92,7 @@ const (
 	CauseMemory   Cause = "memory.max.bytes"
 	CauseGap      Cause = "gap.policy" // the partition stops behind it
 	CauseStart    Cause = "start"      // it says where the chain's records begin
+	CauseEnd      Cause = "end"        // the end that was set (EndAt)
 )
 
 // causeOf names what a cutter answered.
@@ -127,6 +129,9 @@ type Partition struct {
 	position int64
 	seam     *Seam // of the chain, where this instance began it
 
+	bounded bool // end is set
+	end     int64
+
 	tries     int // recoveries in a row that found the tail beyond the log's end
 	truncated int // fetches in a row that found the log truncated
 	failures  int // fetches in a row that failed
@@ -134,6 +139,8 @@ type Partition struct {
 	logStart, logEnd int64 // as last seen; −1 unknown
 	segments         int64 // confirmed by this instance
 	records          int64
+	lostOffsets      int64 // offsets recorded as lost
+	firstNext        int64 // next of the chain when it was first recovered; −1: not yet
 }
 
 // open is the segment that records go to.
@@ -149,12 +156,16 @@ type open struct {
 
 // New returns a partition that was just assigned, and what to do first.
 func New(tp kafka.TP, cfg Config) (*Partition, []Action) {
-	p := &Partition{tp: tp, cfg: cfg, state: Recovering, lastEpoch: record.NoEpoch, logStart: -1, logEnd: -1}
+	p := &Partition{tp: tp, cfg: cfg, state: Recovering, lastEpoch: record.NoEpoch, logStart: -1, logEnd: -1, firstNext: -1}
 	return p, []Action{Recover{}}
 }
 
 // On takes an event at now, a monotonic time since any fixed moment, and returns what to do, in this order.
 func (p *Partition) On(now time.Duration, ev Event) []Action {
+	return append(p.on(now, ev), p.finishAtEnd()...)
+}
+
+func (p *Partition) on(now time.Duration, ev Event) []Action {
 	switch e := ev.(type) {
 	case Recovered:
 		if p.state == Recovering {
@@ -182,6 +193,8 @@ func (p *Partition) On(now time.Duration, ev Event) []Action {
 		}
 	case TopicID:
 		return p.onTopicID(e.ID)
+	case EndAt:
+		p.bounded, p.end = true, e.Offset
 	case LogRange:
 		p.logStart, p.logEnd = e.Start, e.End
 	case Tick:
@@ -249,13 +262,15 @@ type Status struct {
 	Held        bool  `json:"held"`
 	Segments    int64 `json:"segmentsWritten"` // since this assignment
 	Records     int64 `json:"recordsWritten"`
+	Lost        int64 `json:"lostOffsets"` // recorded as lost since this assignment
+	Begin       int64 `json:"begin"`       // archived, when this assignment began; −1: not known
 }
 
 // Status returns a copy.
 func (p *Partition) Status() Status {
 	s := Status{TP: p.tp, State: p.state, Reason: p.reason, Error: p.lastErr, TopicID: p.id.TopicID, Archived: p.confirmed, Position: p.position,
 		LogStart: p.logStart, LogEnd: p.logEnd, Lag: -1, Seam: p.seam, OpenStart: -1, Sealed: len(p.sealed), Putting: p.putting, Held: p.Held(),
-		Segments: p.segments, Records: p.records}
+		Segments: p.segments, Records: p.records, Lost: p.lostOffsets, Begin: p.firstNext}
 	if p.logEnd >= 0 && p.state != Recovering {
 		s.Lag = max(0, p.logEnd-p.confirmed)
 	}

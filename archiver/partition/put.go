@@ -58,6 +58,13 @@ func (p *Partition) onPutDone(now time.Duration, e PutDone) []Action {
 			p.lastEpoch = lastEpoch
 			return append([]Action{note, commit}, p.putNext()...)
 		}
+		if p.state == Finished && (p.keepFrom(h.Next) || h.Next >= p.end) {
+			if h.Next >= p.end {
+				p.drop()
+			}
+			p.adoptTail(e.Tail)
+			return append([]Action{note, commit}, p.putNext()...)
+		}
 		p.drop()
 		p.adoptTail(e.Tail)
 		// The log's range was right when it was read; what has changed since then is answered by the fetch.

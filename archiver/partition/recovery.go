@@ -19,11 +19,15 @@ func (p *Partition) recovered(now time.Duration, e Recovered) []Action {
 			return p.stop(NoTail, fmt.Errorf("the group is at offset %d, but the archive holds no segment of %s: the tail expired, or store or topics.dir is wrong; "+
 				"to begin a new archive use another group.id, or reset the group's offsets", e.Committed.Offset, p.tp))
 		}
+		p.firstNext = max(p.firstNext, 0)
 		p.haveTail, p.tail, p.chain, p.confirmed, p.lastEpoch = false, archive.Tail{}, segment.First(), 0, record.NoEpoch
 		return p.beginChain(now, e.Begin, e.Log)
 	}
 	if err := archive.CheckLog(e.Tail.Header, p.id); err != nil {
 		return p.stop(OtherLog, fmt.Errorf("%w; archive it under another prefix of the store", err))
+	}
+	if p.firstNext < 0 {
+		p.firstNext = e.Tail.Header.Next
 	}
 	var acts []Action
 	if next := e.Tail.Header.Next; e.Committed.Offset > next {
@@ -119,6 +123,7 @@ func (p *Partition) skip(now time.Duration, to int64, class segment.Class) (acts
 	p.holdSomething(now)
 	switch class {
 	case segment.Lost:
+		p.lostOffsets += to - from
 		acts = append(acts, LostRange{from, to}, Note{"error", fmt.Sprintf("offsets %d to %d were removed from Kafka before they were archived: recorded as lost", from, to-1), nil})
 	case segment.NotArchived:
 		acts = append(acts, Note{"info", fmt.Sprintf("offsets %d to %d are recorded as not archived", from, to-1), nil})
@@ -160,7 +165,7 @@ func (p *Partition) fetchFailed(err error) []Action {
 var errTopicID = errors.New("the topic was deleted and created again: its id in Kafka is not the one that is archived; archive the new one under another prefix of the store")
 
 func (p *Partition) onTopicID(id string) []Action {
-	if p.state == Stopped || p.state == Recovering || id == "" || id == p.id.TopicID {
+	if p.state == Stopped || p.state == Recovering || p.state == Finished || id == "" || id == p.id.TopicID {
 		return nil
 	}
 	return p.stop(OtherLog, fmt.Errorf("%w (id %s, archived %s)", errTopicID, id, p.id.TopicID))

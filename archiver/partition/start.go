@@ -27,6 +27,9 @@ type Seam struct {
 // beginChain starts a partition without a chain. Its first segment starts at 0 whatever Kafka still holds and wherever records are to begin, so
 // that writers which see different log starts, or have different settings, collide on one name.
 func (p *Partition) beginChain(now time.Duration, b Begin, log kafka.LogRange) []Action {
+	if !b.Named {
+		b.Offset = p.upTo(b.Offset) // what came after the end was frozen is the next run's
+	}
 	if b.Offset > log.End {
 		p.tries++
 		err := fmt.Errorf("start: offset %d (%s) of %s is beyond the log's end %d: that position is not of this log (was the topic created again?); "+

@@ -17,7 +17,9 @@ import (
 // ConsumerConfig configures a Consumer.
 type ConsumerConfig struct {
 	Client
-	GroupID         string        // "" for a consumer without a group (Start only; a private id is made up for librdkafka)
+	// GroupID is "" for a consumer without a group (Start only; a private id is made up for librdkafka). With a group and without Subscribe
+	// it reads without being a member, and may store positions while the group has no member (else ErrFenced).
+	GroupID         string
 	Isolation       string        // read_committed (default) or read_uncommitted
 	SessionTimeout  time.Duration // 0: librdkafka's default
 	QueuedMaxBytes  int           // bound on librdkafka's prefetch per consumer, in bytes; 0: 64 MiB

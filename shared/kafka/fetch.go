@@ -10,14 +10,14 @@ import (
 	"tapedeck.dev/tapedeck/shared/record"
 )
 
-// Start begins (or begins again) to fetch a partition at a position; it ends a Pause. In a group it must be assigned
+// Start begins (or begins again) to fetch a partition at a position; it ends a Pause. Once subscribed, the group must have assigned it
 // (ErrFenced). The first record handed over is the first that the log holds at or after p.Offset. A position that does not exist
 // is reported by Poll.
 func (c *Consumer) Start(p Position) error {
 	if p.Offset < 0 {
 		return fmt.Errorf("start %s: offset %d is negative", p.TP, p.Offset)
 	}
-	if c.group != "" && !c.isOwned(p.TP) {
+	if c.mustOwn() && !c.isOwned(p.TP) {
 		return fmt.Errorf("start %s: %w: group %s has not assigned it to this consumer", p.TP, ErrFenced, c.group)
 	}
 	st := c.parts[p.TP]

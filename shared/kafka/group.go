@@ -74,6 +74,13 @@ func namesOf(ps []kafka.TopicPartition) []TP {
 	return tps
 }
 
+// mustOwn: a consumer that has never subscribed reads what it likes, and stores positions as long as the group has no member.
+func (c *Consumer) mustOwn() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.subscribed
+}
+
 func (c *Consumer) isOwned(tp TP) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

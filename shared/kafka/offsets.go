@@ -44,6 +44,18 @@ func (a *Admin) Offsets(ctx context.Context, tps []TP) (map[TP]LogRange, error) 
 	return logRanges(ctx, a.a, tps)
 }
 
+// StableOffsets returns per partition the offset up to which a consumer with that isolation level reads now: under read_committed the last
+// stable offset, which an open transaction holds back, else the log end.
+func (a *Admin) StableOffsets(ctx context.Context, tps []TP, isolation string) (map[TP]int64, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	level := kafka.IsolationLevelReadCommitted
+	if isolation == "read_uncommitted" {
+		level = kafka.IsolationLevelReadUncommitted
+	}
+	return listOffsetsAs(ctx, a.a, tps, kafka.LatestOffsetSpec, level)
+}
+
 // logRanges works on any client's connections. The end is asked first: were the start asked first, a deletion in between
 // could give a start above the end.
 func logRanges(ctx context.Context, a *kafka.AdminClient, tps []TP) (map[TP]LogRange, error) {
@@ -64,6 +76,10 @@ func logRanges(ctx context.Context, a *kafka.AdminClient, tps []TP) (map[TP]LogR
 
 // listOffsets asks the leaders for one offset per partition, past the last stable offset too.
 func listOffsets(ctx context.Context, a *kafka.AdminClient, tps []TP, spec kafka.OffsetSpec) (map[TP]int64, error) {
+	return listOffsetsAs(ctx, a, tps, spec, kafka.IsolationLevelReadUncommitted)
+}
+
+func listOffsetsAs(ctx context.Context, a *kafka.AdminClient, tps []TP, spec kafka.OffsetSpec, isolation kafka.IsolationLevel) (map[TP]int64, error) {
 	out := make(map[TP]int64, len(tps))
 	if len(tps) == 0 {
 		return out, nil
@@ -72,7 +88,7 @@ func listOffsets(ctx context.Context, a *kafka.AdminClient, tps []TP, spec kafka
 	for _, tp := range tps {
 		req[kafka.TopicPartition{Topic: &tp.Topic, Partition: tp.Partition}] = spec
 	}
-	res, err := a.ListOffsets(ctx, req, kafka.SetAdminIsolationLevel(kafka.IsolationLevelReadUncommitted))
+	res, err := a.ListOffsets(ctx, req, kafka.SetAdminIsolationLevel(isolation))
 	if errorCode(err) == kafka.ErrNoent {
 		// librdkafka's answer when it finds no leader for any of them, as for what does not exist.
 		return nil, noLeaders(ctx, a, tps, err)

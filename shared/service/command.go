@@ -68,15 +68,24 @@ func (o *options) flags(cmd *cobra.Command) {
 // Subcommands: `healthcheck` (GET /healthz of rest.listen, exit 0 or 1), `config` (prints the resolved configuration, secrets
 // masked) and `version`.
 func Command(name, short string, keys []Key, run func(ctx context.Context, f *Frame) error) *cobra.Command {
+	cmd := JobCommand(name, name, short, keys, func(ctx context.Context, f *Frame, _ io.Writer) error { return run(ctx, f) })
+	keys = merge(keys)
+	cmd.Long = short + "\n\n" + help(name, keys)
+	cmd.AddCommand(configCommand(name, keys), healthcheckCommand(keys), versionCommand(name))
+	return cmd
+}
+
+// JobCommand returns a command named by use that loads a service's configuration as Command does and runs to an end: for a subcommand
+// of the service. run gets the command's standard output.
+func JobCommand(service, use, short string, keys []Key, run func(ctx context.Context, f *Frame, out io.Writer) error) *cobra.Command {
 	keys = merge(keys)
 	var o options
 	cmd := &cobra.Command{
-		Use:   name,
+		Use:   use,
 		Short: short,
-		Long:  short + "\n\n" + help(name, keys),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := load("the "+name, keys, o.file, o.sets, os.Environ())
+			cfg, err := load("the "+service, keys, o.file, o.sets, os.Environ())
 			if err != nil {
 				return err
 			}
@@ -93,14 +102,13 @@ func Command(name, short string, keys []Key, run func(ctx context.Context, f *Fr
 			}
 			ctx, stop := withSignals(cmd.Context(), log)
 			defer stop()
-			f := NewFrame(name, cfg, log)
+			f := NewFrame(service, cfg, log)
 			b := BuildInfo()
-			log.Info("starting", zap.String("service", name), zap.String("version", b.Version), zap.String("revision", b.Revision))
-			return run(ctx, f)
+			log.Info("starting", zap.String("service", service), zap.String("version", b.Version), zap.String("revision", b.Revision))
+			return run(ctx, f, cmd.OutOrStdout())
 		},
 	}
 	o.flags(cmd)
-	cmd.AddCommand(configCommand(name, keys), healthcheckCommand(keys), versionCommand(name))
 	return cmd
 }
 

@@ -11,6 +11,6 @@ import (
 
 func main() {
 	root := service.Command("archiver", "Record Kafka topics to an object store, each offset exactly once.", archiver.Keys(), archiver.Run)
-	root.AddCommand(inspect.InspectCommand(), inspect.VerifyCommand(), inspect.AcceptGapCommand())
+	root.AddCommand(archiver.RunCommand(), inspect.InspectCommand(), inspect.VerifyCommand(), inspect.AcceptGapCommand())
 	os.Exit(service.Main(root, os.Args[1:]))
 }
