@@ -52,6 +52,7 @@ type wraps struct {
 var wrapRules = []wraps{
 	{"github.com/confluentinc/confluent-kafka-go", []string{"shared/kafka"}},
 	{"github.com/riferrei/srclient", []string{"shared/schema"}},
+	{"github.com/aws/aws-msk-iam-sasl-signer-go", []string{"shared/kafka"}},
 	{"github.com/aws/aws-sdk-go-v2", []string{"shared/store/s3", "shared/devstack"}},
 	{"github.com/twmb/franz-go", []string{"shared/devstack"}},
 	{"github.com/versity/versitygw", []string{"shared/devstack"}},

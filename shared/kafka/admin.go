@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"sync"
 	"time"
 
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
@@ -19,54 +20,135 @@ const (
 	describeChunk = 500
 	// pollInterval is the pause between two looks at the cluster while waiting for a change to be visible.
 	pollInterval = 50 * time.Millisecond
+	// refusalPatience is how long brokers must refuse a connection before it is believed that they always will.
+	refusalPatience = 2 * time.Second
 )
 
 // Admin reads and changes topics. Safe for concurrent use.
 type Admin struct {
-	a         *kafka.AdminClient
+	a *kafka.AdminClient
+	// p carries a's connections, though nothing is ever produced: a client for administration alone shows no error events, and so
+	// not why a broker lets nobody in.
+	p         *kafka.Producer
 	bootstrap string
+	security  kafka.ConfigMap
 	logs      <-chan struct{}
+	tokens    *refresher
+	events    chan struct{} // closed when the last event has been seen
+	closing   sync.Once
+
+	mu      sync.Mutex
+	last    error         // of the connections since the last success; nil: none
+	refused *SettingError // since the last success
+	since   time.Time     // of refused
 }
 
 // NewAdmin makes an Admin; it does not wait for a broker (see Ping).
 func NewAdmin(cfg Client) (*Admin, error) {
 	m, err := cfg.config()
+	var tokens tokenSource
 	if err == nil {
-		err = cfg.override(m, nil)
+		tokens, err = cfg.override(m, nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("configure kafka admin client: %w", err)
 	}
-	a, err := kafka.NewAdminClient(&m)
+	m["go.delivery.reports"] = false
+	m["go.produce.channel.size"] = 1
+	m["go.events.channel.size"] = 16
+	p, err := kafka.NewProducer(&m)
 	if err != nil {
 		return nil, wrap(err, "configure kafka admin client")
 	}
-	return &Admin{a: a, bootstrap: cfg.Bootstrap, logs: forwardLogs(a.Logs(), cfg.logger())}, nil
+	ac, err := kafka.NewAdminClientFromProducer(p)
+	if err != nil {
+		p.Close()
+		return nil, wrap(err, "configure kafka admin client")
+	}
+	a := &Admin{a: ac, p: p, bootstrap: cfg.Bootstrap, security: m, logs: forwardLogs(p.Logs(), cfg.logger()), events: make(chan struct{})}
+	go a.watch()
+	a.tokens = startRefresher(p, tokens, cfg.logger(), func(err error) {
+		a.note(err, &SettingError{Name: "sasl.oauthbearer", Err: err})
+	})
+	return a, nil
+}
+
+// watch takes the events of the connections until Close.
+func (a *Admin) watch() {
+	defer close(a.events)
+	for ev := range a.p.Events() {
+		if e, ok := ev.(kafka.Error); ok {
+			a.note(e, securityError(e, a.security))
+		}
+	}
+}
+
+// note keeps the last error of the connections.
+func (a *Admin) note(err error, about *SettingError) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if errorCode(err) != kafka.ErrAllBrokersDown || a.last == nil { // which only sums up
+		a.last = err
+	}
+	if about == nil {
+		return
+	}
+	if a.refused == nil {
+		a.since = time.Now()
+	}
+	a.refused = about
+}
+
+// reason returns the last error of the connections, and the setting that it is about where they have been refused for long enough to
+// believe it: of many brokers one may be wrong, and one that is starting may not know its users yet.
+func (a *Admin) reason() (last error, about *SettingError) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.refused != nil && a.refused.Final && time.Since(a.since) < refusalPatience {
+		return a.last, nil
+	}
+	return a.last, a.refused
 }
 
 // Close frees connections.
 func (a *Admin) Close() {
-	if a.a.IsClosed() {
-		return
-	}
-	a.a.Close()
-	<-a.logs
+	a.closing.Do(func() {
+		a.tokens.close()
+		a.a.Close()
+		a.p.Close()
+		<-a.events
+		<-a.logs
+	})
 }
 
-// Ping waits until a broker answers, at most until ctx ends: ErrUnreachable.
+// Ping waits until a broker answers, at most until ctx ends: ErrUnreachable. Where brokers refuse the connection for a reason that a
+// setting cures it does not wait for long: a *SettingError, with ErrUnauthorized where the credentials are refused.
 func (a *Admin) Ping(ctx context.Context) error {
 	for {
 		// Short slices, so that the end of ctx is seen soon; a slice that timed out costs nothing, the connection goes on.
 		_, err := a.a.GetMetadata(nil, false, 500)
 		if err == nil {
+			a.mu.Lock()
+			a.last, a.refused = nil, nil
+			a.mu.Unlock()
 			return nil
 		}
 		if k := kindOfCode(errorCode(err)); k != ErrUnreachable {
 			return wrap(err, "reach kafka at %s", a.bootstrap)
 		}
+		last, about := a.reason()
+		if about != nil && (about.Final || ctx.Err() != nil) {
+			return &SettingError{Name: about.Name, Err: fmt.Errorf("reach kafka at %s: %w", a.bootstrap, about.Err), Final: about.Final}
+		}
+		if last != nil {
+			err = last // says more
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("reach kafka at %s (check bootstrap.servers and the broker): %w: %w: %w",
+			if about != nil {
+				continue
+			}
+			return fmt.Errorf("reach kafka at %s (check bootstrap.servers, security.protocol and the broker): %w: %w: %w",
 				a.bootstrap, ErrUnreachable, ctx.Err(), err)
 		case <-time.After(pollInterval):
 		}

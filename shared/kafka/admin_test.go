@@ -144,7 +144,7 @@ func TestOverrides(t *testing.T) {
 			t.Errorf("admin override %s was taken", k)
 		}
 	}
-	m, err := ConsumerConfig{Client: with("fetch.min.bytes", "7"), QueuedMaxBytes: 1 << 20}.settings()
+	m, _, err := ConsumerConfig{Client: with("fetch.min.bytes", "7"), QueuedMaxBytes: 1 << 20}.settings()
 	if err != nil || m["fetch.min.bytes"] != "7" || m["queued.max.messages.kbytes"] != 1024 {
 		t.Errorf("settings: %v, %v", m, err)
 	}

@@ -54,8 +54,8 @@ func (c Client) config() (kafka.ConfigMap, error) {
 	return m, nil
 }
 
-// override applies the user's settings last; a refused one is an error.
-func (c Client) override(m kafka.ConfigMap, refused map[string]string) error {
+// override applies the user's settings last; a refused one is an error. It returns where access tokens come from, nil for none.
+func (c Client) override(m kafka.ConfigMap, refused map[string]string) (tokenSource, error) {
 	keys := make([]string, 0, len(c.Overrides))
 	for k := range c.Overrides {
 		keys = append(keys, k)
@@ -70,11 +70,11 @@ func (c Client) override(m kafka.ConfigMap, refused map[string]string) error {
 			why, bad = "it is not a setting of the kafka client library", true
 		}
 		if bad {
-			return fmt.Errorf("the setting %q cannot be overridden: %s", k, why)
+			return nil, fmt.Errorf("the setting %q cannot be overridden: %s", k, why)
 		}
 		m[k] = c.Overrides[k]
 	}
-	return nil
+	return auth(m)
 }
 
 func (c Client) logger() *zap.Logger {

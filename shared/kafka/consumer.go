@@ -43,6 +43,7 @@ type Consumer struct {
 	admin    *kafka.AdminClient // on the same connections
 	log      *zap.Logger
 	logs     <-chan struct{}
+	tokens   *refresher
 	group    string // "" without a group
 	maxBatch int
 
@@ -91,7 +92,7 @@ type partition struct {
 // NewConsumer makes a consumer; it does not wait for a broker (see Admin.Ping). Auto-commit is off, auto.offset.reset=error,
 // enable.partition.eof=true, cooperative-sticky.
 func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
-	m, err := cfg.settings()
+	m, tokens, err := cfg.settings()
 	if err != nil {
 		return nil, fmt.Errorf("configure kafka consumer: %w", err)
 	}
@@ -114,20 +115,21 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 		c.maxBatch = 1000
 	}
 	c.logs = forwardLogs(kc.Logs(), c.log)
+	c.tokens = startRefresher(kc, tokens, c.log, nil)
 	return c, nil
 }
 
-// settings returns librdkafka's configuration.
-func (cfg ConsumerConfig) settings() (kafka.ConfigMap, error) {
+// settings returns librdkafka's configuration, and where its access tokens come from.
+func (cfg ConsumerConfig) settings() (kafka.ConfigMap, tokenSource, error) {
 	m, err := cfg.config()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	group := cfg.GroupID
 	if group == "" {
 		var b [8]byte
 		if _, err := rand.Read(b[:]); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		group = "tapedeck-private-" + hex.EncodeToString(b[:])
 	}
@@ -137,7 +139,7 @@ func (cfg ConsumerConfig) settings() (kafka.ConfigMap, error) {
 		isolation = "read_committed"
 	case "read_committed", "read_uncommitted":
 	default:
-		return nil, fmt.Errorf("isolation %q is neither read_committed nor read_uncommitted", isolation)
+		return nil, nil, fmt.Errorf("isolation %q is neither read_committed nor read_uncommitted", isolation)
 	}
 	queued := cfg.QueuedMaxBytes
 	if queued <= 0 {
@@ -177,7 +179,8 @@ func (cfg ConsumerConfig) settings() (kafka.ConfigMap, error) {
 		m["session.timeout.ms"] = ms
 		m["heartbeat.interval.ms"] = max(1, min(3000, ms/3))
 	}
-	return m, cfg.override(m, refusedConsumer)
+	tokens, err := cfg.override(m, refusedConsumer)
+	return m, tokens, err
 }
 
 // Subscribe joins the group for exactly these topics; call again to change them.
@@ -219,6 +222,7 @@ func (c *Consumer) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.ops.Wait()
+	c.tokens.close()
 	err := c.c.Close()
 	<-c.logs
 	return wrap(err, "close kafka consumer")

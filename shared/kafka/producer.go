@@ -22,6 +22,7 @@ type Producer struct {
 	p       *kafka.Producer
 	txID    string
 	logs    <-chan struct{}
+	tokens  *refresher
 	reports chan struct{} // closed when the last delivery report has been counted
 	closed  bool
 
@@ -61,7 +62,8 @@ func NewProducer(cfg Client, txID string, txTimeout time.Duration) (*Producer, e
 		m["transactional.id"] = txID
 		m["transaction.timeout.ms"] = int(txTimeout.Milliseconds())
 	}
-	if err := cfg.override(m, refusedProducer); err != nil {
+	tokens, err := cfg.override(m, refusedProducer)
+	if err != nil {
 		return nil, fmt.Errorf("configure kafka producer: %w", err)
 	}
 	kp, err := kafka.NewProducer(&m)
@@ -70,6 +72,7 @@ func NewProducer(cfg Client, txID string, txTimeout time.Duration) (*Producer, e
 	}
 	p := &Producer{p: kp, txID: txID, reports: make(chan struct{}), wake: make(chan struct{})}
 	p.logs = forwardLogs(kp.Logs(), cfg.logger())
+	p.tokens = startRefresher(kp, tokens, cfg.logger(), nil)
 	go p.countReports()
 	return p, nil
 }
@@ -214,6 +217,7 @@ func (p *Producer) Close() {
 		return
 	}
 	p.closed = true
+	p.tokens.close()
 	// Without this, closing would try to deliver for as long as message.timeout.ms.
 	_ = p.p.Purge(kafka.PurgeQueue | kafka.PurgeInFlight | kafka.PurgeNonBlocking)
 	p.p.Close()

@@ -214,7 +214,9 @@ func (c *Config) ClientOverrides(role string) map[string]string {
 	}
 	for _, p := range []string{"sasl.", "ssl."} {
 		for k, v := range c.WithPrefix(p) {
-			out[p+k] = v
+			if v != "" { // a declared one that is not set is librdkafka's own default
+				out[p+k] = v
+			}
 		}
 	}
 	if role != "" {

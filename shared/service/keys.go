@@ -74,13 +74,37 @@ func KafkaKeys(roles ...string) []Key {
 		{Name: "bootstrap.servers", Kind: String, Doc: "Kafka brokers to ask first, host:port, comma separated",
 			Example: "127.0.0.1:9092"},
 		{Name: "security.protocol", Kind: String, Check: checkProtocol, Doc: "plaintext, ssl, sasl_plaintext or sasl_ssl, for every Kafka connection"},
-		{Name: "sasl.*", Doc: "SASL settings of librdkafka, for every Kafka connection"},
-		{Name: "ssl.*", Doc: "TLS settings of librdkafka, for every Kafka connection"},
+		{Name: "sasl.mechanism", Kind: String, Check: oneOfOrNone("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"),
+			Doc: "how the service proves who it is to Kafka, with sasl_ssl or sasl_plaintext: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI"},
+		{Name: "sasl.username", Kind: String, Doc: "user, for PLAIN and SCRAM"},
+		{Name: "sasl.password", Kind: String, Secret: true, Doc: "its password"},
+		{Name: "sasl.oauthbearer.method", Kind: String, Check: oneOfOrNone("default", "oidc"), Doc: "oidc: tokens from sasl.oauthbearer.token.endpoint.url; default: from sasl.oauthbearer.token.file"},
+		{Name: "sasl.oauthbearer.token.endpoint.url", Kind: String, Doc: "where oidc gets its tokens (OAuth 2 client credentials)"},
+		{Name: "sasl.oauthbearer.client.id", Kind: String, Doc: "client of oidc"},
+		{Name: "sasl.oauthbearer.client.secret", Kind: String, Secret: true, Doc: "its secret"},
+		{Name: "sasl.oauthbearer.scope", Kind: String, Doc: "scope asked for by oidc"},
+		{Name: "sasl.oauthbearer.token.file", Kind: String, Doc: "file with a JWT that something else renews; read again before each expires"},
+		{Name: "sasl.aws.region", Kind: String, Doc: "region of the cluster, for AWS_MSK_IAM; the credentials are those that AWS's tools find"},
+		{Name: "ssl.ca.location", Kind: String, Doc: "file with the CA certificates (PEM) to trust for Kafka; empty: the system's"},
+		{Name: "ssl.certificate.location", Kind: String, Doc: "file with the service's own certificate for Kafka (PEM)"},
+		{Name: "ssl.key.location", Kind: String, Doc: "file with its private key (PEM)"},
+		{Name: "ssl.key.password", Kind: String, Secret: true, Doc: "password of the private key"},
+		{Name: "sasl.*", Doc: "further SASL settings of librdkafka, for every Kafka connection"},
+		{Name: "ssl.*", Doc: "further TLS settings of librdkafka, for every Kafka connection"},
 	}
 	for _, role := range roles {
 		keys = append(keys, Key{Name: role + ".override.*", Doc: "settings of librdkafka for " + role + "s, passed on as they are"})
 	}
 	return keys
+}
+
+func oneOfOrNone(allowed ...string) func(string) error {
+	return func(s string) error {
+		if s == "" || slices.Contains(allowed, s) {
+			return nil
+		}
+		return fmt.Errorf("want one of %s", strings.Join(allowed, ", "))
+	}
 }
 
 func checkProtocol(s string) error {

@@ -20,6 +20,14 @@ func Permanent(err error) error {
 	return permanent{err}
 }
 
+// aboutSetting is an error that knows which setting cures it, better than who waits does.
+type aboutSetting interface {
+	error
+	Setting() string
+	Cause() error    // without the setting's name
+	Permanent() bool // waiting does not cure it
+}
+
 const startupRetry = 500 * time.Millisecond
 
 // AtStart repeats check until it holds, at most for startup.timeout, and names the setting that its error is about. check gets the
@@ -41,6 +49,10 @@ func (f *Frame) AtStart(ctx context.Context, setting string, check func(context.
 		if last == nil || !errors.Is(err, context.DeadlineExceeded) {
 			last = err
 		}
+		about, named := errors.AsType[aboutSetting](err)
+		if named && about.Permanent() {
+			return fmt.Errorf("%s: %w", about.Setting(), about.Cause())
+		}
 		if _, ok := errors.AsType[permanent](err); ok {
 			return fmt.Errorf("%s: %w", setting, err)
 		}
@@ -48,6 +60,9 @@ func (f *Frame) AtStart(ctx context.Context, setting string, check func(context.
 		case <-c.Done():
 			if ctx.Err() != nil {
 				return ctx.Err()
+			}
+			if about, ok := errors.AsType[aboutSetting](last); ok {
+				setting, last = about.Setting(), about.Cause()
 			}
 			return fmt.Errorf("%s: %w (gave up after %s, startup.timeout)", setting, last, bound)
 		case <-time.After(startupRetry):

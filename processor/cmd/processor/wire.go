@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"strings"
@@ -130,19 +129,7 @@ func registry(ctx context.Context, f *service.Frame, ps []*pipeline.Pipeline) (s
 
 // client makes a connection's settings; role is consumer, producer or "" (admin).
 func client(f *service.Frame, role string) kafka.Client {
-	overrides := map[string]string{}
-	if v := f.Config.String("security.protocol"); v != "" {
-		overrides["security.protocol"] = v
-	}
-	for _, family := range []string{"sasl", "ssl"} {
-		for k, v := range f.Config.WithPrefix(family + ".") {
-			overrides[family+"."+k] = v
-		}
-	}
-	if role != "" {
-		maps.Copy(overrides, f.Config.WithPrefix(role+".override."))
-	}
-	return kafka.Client{Bootstrap: f.Config.String("bootstrap.servers"), ClientID: "tapedeck-processor", Overrides: overrides, Log: f.Log}
+	return kafka.Client{Bootstrap: f.Config.String("bootstrap.servers"), ClientID: "tapedeck-processor", Overrides: f.Config.ClientOverrides(role), Log: f.Log}
 }
 
 // defaultInstance is the same after a restart on the same host and port.
