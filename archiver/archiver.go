@@ -240,9 +240,12 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	helpCtx, endHelpers := context.WithCancel(context.WithoutCancel(ctx))
 	wat := &watcher{admin: admin, store: a.parts.Store, sel: a.set.Topics, every: a.set.Refresh, log: a.parts.Log, inbox: box, owned: &owned, answered: l.kafkaAnswered, first: first,
 		target: map[string]bool{}}
+	keeper := &topicKeeper{admin: admin, arc: a.arc, clusterID: cluster, owned: &owned, log: a.parts.Log, m: a.m, every: a.set.Refresh}
+	wat.keeper = keeper
 	helpers.Go(func() { wat.run(helpCtx) })
 	helpers.Go(func() { com.run(helpCtx) })
 	helpers.Go(func() { w.schemas.run(helpCtx) })
+	helpers.Go(func() { keeper.run(helpCtx) })
 
 	err = drive(ctx, l, wat)
 	l.finish(endJobs, orDefault(a.set.ShutdownIn, shutdownBound))

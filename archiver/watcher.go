@@ -42,6 +42,7 @@ type watcher struct {
 	owned    *atomic.Pointer[[]kafka.TP]
 	answered func() // called when Kafka has answered
 	first    *firstLook
+	keeper   *topicKeeper
 	target   map[string]bool // topic id → a replay writes to it; for topics that a pattern found
 }
 
@@ -79,6 +80,7 @@ func (w *watcher) look(ctx context.Context) (topicsSeen, map[string]kafka.Topic,
 	}
 	w.answered()
 	w.first.see(all)
+	w.keeper.see(all)
 	seen := topicsSeen{selected: []string{}, ids: make(map[string]string, len(all))}
 	for name, t := range all {
 		seen.ids[name] = t.ID

@@ -75,19 +75,27 @@ func (f *look) check() error {
 // not run.
 func InspectCommand() *cobra.Command {
 	var f look
+	var show string
 	c := &cobra.Command{
 		Use:   "inspect --store URL",
 		Short: "Show what an archive holds, per topic and partition",
 		Long: `Show what an archive holds, per topic and partition: the first offset after what was skipped at the beginning, the next
 offset, records, segments, bytes, timestamps, and every range that was lost or not archived. It reads index objects and
-headers, no records.`,
-		Example: "  archiver inspect --store 's3://bucket/prefix?region=eu-central-1' -o json",
+headers, no records. With --show topics: id, partitions, replication factor and configuration of each topic, as last recorded.`,
+		Example: "  archiver inspect --store 's3://bucket/prefix?region=eu-central-1' -o json\n  archiver inspect --store file:///var/archive --show topics",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
 			}
 			err := f.with(c.Context(), func(a *archive.Archive) error {
+				switch show {
+				case "partitions":
+				case "topics":
+					return Topics(c.Context(), c.OutOrStdout(), a, f.topics, f.output)
+				default:
+					return fmt.Errorf("--show %q: give partitions or topics", show)
+				}
 				return Inspect(c.Context(), c.OutOrStdout(), a, f.topics, f.output)
 			})
 			if err != nil {
@@ -97,6 +105,7 @@ headers, no records.`,
 		},
 	}
 	f.add(c)
+	c.Flags().StringVar(&show, "show", "partitions", "what to show: partitions or topics")
 	return c
 }
 
