@@ -256,6 +256,9 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	if !com.flush(last) {
 		a.parts.Log.Info("the newest positions were not stored in the group; the archive holds them")
 	}
+	// A run that ended before the helpers came to it keeps what belongs to its segments all the same.
+	w.schemas.flush(last)
+	keeper.look(last, time.Now())
 	return err
 }
 

@@ -202,6 +202,15 @@ func (k *schemas) run(ctx context.Context) {
 	}
 }
 
+// flush keeps once more what has come since run looked.
+func (k *schemas) flush(ctx context.Context) {
+	if k.registry == nil {
+		return
+	}
+	k.keepTexts(ctx)
+	k.keepLate(ctx)
+}
+
 // keepTexts keeps what note has seen; what the store refuses stays for the next time.
 func (k *schemas) keepTexts(ctx context.Context) {
 	k.mu.Lock()

@@ -48,7 +48,6 @@ func (k *topicKeeper) see(topics map[string]kafka.Topic) {
 }
 
 func (k *topicKeeper) run(ctx context.Context) {
-	k.kept = map[string]kept{}
 	for pause(ctx, k.every) == nil {
 		k.look(ctx, time.Now())
 	}
@@ -70,6 +69,9 @@ func (k *topicKeeper) look(ctx context.Context, now time.Time) {
 				ask = append(ask, tp.Topic)
 			}
 		}
+	}
+	if k.kept == nil {
+		k.kept = map[string]kept{}
 	}
 	for topic := range k.kept {
 		if !slices.Contains(mine, topic) {
