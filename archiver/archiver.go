@@ -222,7 +222,7 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	com := newCommitter(cons, a.parts.Log, a.m)
 	first := &firstLook{}
 	w := &workers{
-		cons: cons, admin: admin, arc: a.arc, schemas: newSchemas(a.parts.Registry, a.arc, a.parts.Log, a.m), clusterID: cluster, isolation: a.set.Isolation, start: a.set.Start, first: first,
+		cons: cons, admin: admin, arc: a.arc, schemas: newSchemas(a.parts.Registry, a.arc, a.parts.Log, a.m), clusterID: cluster, isolation: a.set.Isolation, start: a.set.Start, first: first, recreated: a.set.Partition.Recreated,
 		policy: archive.RetryPolicy{Min: orDefault(a.set.MinRetry, minCreateRetry), Max: orDefault(a.set.MaxRetry, maxCreateRetry)},
 		log:    a.parts.Log, m: a.m, trouble: &trouble{},
 		recoveries: semaphore.NewWeighted(parallelRecoveries), puts: semaphore.NewWeighted(parallelPuts),

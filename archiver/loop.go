@@ -532,7 +532,7 @@ func (l *loop) finish(endJobs context.CancelFunc, bound time.Duration) {
 			continue
 		}
 		if pd, ok := ans.ev.(partition.PutDone); ok {
-			l.com.add(ans.to.p.TP(), pd.Tail.Header.Next, partition.FormatHint(pd.Tail.Header.Start))
+			l.com.add(ans.to.p.TP(), pd.Tail.Header.Next, partition.FormatHint(ans.to.p.Hint(pd.Tail)))
 		}
 	}
 }

@@ -68,7 +68,7 @@ func TestBoundariesAreOneSequence(t *testing.T) {
 	zones := []string{"UTC", "Europe/Berlin", "America/Sao_Paulo", "America/Havana", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu", "Africa/Casablanca"}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
-		s := schedule{time.Duration(1 + rnd.Int64N(int64(30*time.Hour))).Round(time.Millisecond) + time.Millisecond, zone(t, zones[rnd.IntN(len(zones))])}
+		s := schedule{time.Duration(1+rnd.Int64N(int64(30*time.Hour))).Round(time.Millisecond) + time.Millisecond, zone(t, zones[rnd.IntN(len(zones))])}
 		at := time.UnixMilli(1_200_000_000_000 + rnd.Int64N(800_000_000_000))
 		next := s.after(at)
 		if d := next.Sub(at); d <= 0 || d > s.interval && (s.interval < 24*time.Hour || d > 25*time.Hour) {

@@ -44,6 +44,8 @@ func Keys() []service.Key {
 			Doc: "what of transactions is archived; cannot change in an archive"},
 		service.Key{Name: "gap.policy", Default: "stop", OneOf: []string{"stop", "record"},
 			Doc: "when Kafka removed records that were not archived: stop the partition, or record the range as lost and go on"},
+		service.Key{Name: "topic.recreated", Default: "stop", OneOf: []string{"stop", "incarnation"},
+			Doc: "when a topic was deleted and created again: stop its partitions, or archive the new log as <topic>~2, ~3, …"},
 		service.Key{Name: "start", Default: "earliest", Check: checkStart,
 			Doc: "where a partition without an archive begins: " + startForms + "; what is below is recorded as not archived. Of partitions that appear later nothing is left out"},
 		service.Key{Name: "start.offsets", Kind: service.List, Doc: "with start=offsets: topic:partition:offset, comma separated or a list; a partition that is not named begins at earliest"},
@@ -123,6 +125,7 @@ func ReadSettings(c *service.Config) (Settings, error) {
 		Partition: partition.Config{
 			RotateAge: max(0, ms("rotate.age.ms")), Codec: c.String("codec"),
 			Gap:       partition.GapPolicy(c.String("gap.policy")),
+			Recreated: partition.RecreatedPolicy(c.String("topic.recreated")),
 			SchemaIDs: c.String("schema.registry.url") != "",
 		},
 		Schedule:  max(0, ms("rotate.schedule.interval.ms")),

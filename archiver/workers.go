@@ -37,6 +37,7 @@ type workers struct {
 	isolation string
 	start     Start
 	first     *firstLook
+	recreated partition.RecreatedPolicy
 	policy    archive.RetryPolicy
 	log       *zap.Logger
 	m         *metrics
@@ -110,18 +111,17 @@ func (w *workers) recoverOnce(ctx context.Context, tp kafka.TP) (partition.Event
 	if err != nil {
 		return nil, err
 	}
-	hint := int64(-1)
-	if c := committed[tp]; c.Offset >= 0 {
-		if h, err := partition.ParseHint(c.Metadata); err == nil {
-			hint = h
-		}
-	}
-	tail, err := w.arc.Tail(ctx, tp.Topic, tp.Partition, hint)
+	identity := segment.LogIdentity{ClusterID: w.clusterID, TopicID: id, Topic: tp.Topic, Partition: tp.Partition, Isolation: w.isolation}
+	c, err := w.findChain(ctx, identity, committed[tp])
 	if err != nil {
 		return nil, fmt.Errorf("find the tail of %s in the archive: %w", tp, err)
 	}
 	var begin partition.Begin
-	if tail == nil {
+	switch {
+	case c.tail != nil:
+	case c.incarnation > 1:
+		begin.Source = "earliest: the topic was created again"
+	default:
 		if begin, err = w.begin(ctx, tp); err != nil {
 			return nil, fmt.Errorf("find where %s begins: %w", tp, err)
 		}
@@ -134,13 +134,7 @@ func (w *workers) recoverOnce(ctx context.Context, tp kafka.TP) (partition.Event
 	if begin.Offset == atEnd {
 		begin.Offset = ranges[tp].End
 	}
-	return partition.Recovered{
-		Begin:     begin,
-		Identity:  segment.LogIdentity{ClusterID: w.clusterID, TopicID: id, Topic: tp.Topic, Partition: tp.Partition, Isolation: w.isolation},
-		Tail:      tail,
-		Committed: committed[tp],
-		Log:       ranges[tp],
-	}, nil
+	return partition.Recovered{Identity: identity, Incarnation: c.incarnation, Tail: c.tail, Committed: c.committed, Log: ranges[tp], Begin: begin}, nil
 }
 
 // finalReason says whether an error of the archive is one that repeating does not cure.
@@ -183,7 +177,7 @@ func (w *workers) put(ctx context.Context, s *partition.Sealed) partition.Event 
 			w.log.Warn("create segment; trying again", zap.String("object", key), zap.Int("attempt", attempt), zap.Error(err))
 		}
 	}
-	out, err := w.arc.Create(ctx, h, data, policy)
+	out, err := w.arc.CreateAs(ctx, segment.Incarnation(tp.Topic, s.Incarnation), h, data, policy)
 	if err != nil {
 		if why, final := finalReason(err); final {
 			return partition.PutFailed{Reason: why, Err: err}
@@ -220,7 +214,7 @@ func (w *workers) sameTopic(ctx context.Context, s *partition.Sealed) (partition
 			return nil, true
 		case err == nil:
 			return partition.PutFailed{Reason: partition.OtherLog, Err: fmt.Errorf("the topic was deleted and created again: its id is %s, archived is %s; "+
-				"archive the new one under another prefix of the store", id, s.ID.TopicID)}, false
+				"set topic.recreated to incarnation to archive it as the topic's next one, or archive it under another prefix of the store", id, s.ID.TopicID)}, false
 		case ctx.Err() != nil:
 			return nil, false
 		case errors.Is(err, errTopicGone):

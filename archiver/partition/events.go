@@ -19,6 +19,8 @@ type Recovered struct {
 	Committed kafka.CommitOffset
 	Log       kafka.LogRange
 	Begin     Begin // where Tail is nil
+	// Incarnation of the topic, ≥ 1; 0 is 1. Committed is a position in it.
+	Incarnation int
 }
 
 // RecoveryRefused: recovery found what repeating does not cure.
@@ -63,6 +65,9 @@ type Tick struct{}
 // Boundary: a boundary of rotate.schedule.interval.ms has passed on the wall clock. Where the boundaries lie is the owner's to know.
 type Boundary struct{}
 
+// Restart is somebody's wish to try again: a stopped partition begins from the archive.
+type Restart struct{}
+
 // Squeeze asks for memory: the open segment is to end now.
 type Squeeze struct{}
 
@@ -78,6 +83,7 @@ func (TopicID) isEvent()         {}
 func (LogRange) isEvent()        {}
 func (Tick) isEvent()            {}
 func (Boundary) isEvent()        {}
+func (Restart) isEvent()         {}
 func (Squeeze) isEvent()         {}
 
 // Action is what the owner of a partition carries out.

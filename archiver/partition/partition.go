@@ -48,13 +48,23 @@ const (
 	GapRecord GapPolicy = "record"
 )
 
+// RecreatedPolicy says what to do with a topic that was deleted and created again.
+type RecreatedPolicy string
+
+// Policies for topics that were created again.
+const (
+	RecreatedStop        RecreatedPolicy = "stop"
+	RecreatedIncarnation RecreatedPolicy = "incarnation" // archive the new log as <topic>~2, ~3, …
+)
+
 // Config is the same for all partitions.
 type Config struct {
 	Rule      segment.CutRule
 	RotateAge time.Duration // since the first thing in the open segment; 0: off
 	Codec     string
 	Gap       GapPolicy
-	SchemaIDs bool // collect the schema ids seen in keys and values
+	Recreated RecreatedPolicy // "" is stop
+	SchemaIDs bool            // collect the schema ids seen in keys and values
 }
 
 // Bounds.
@@ -68,15 +78,16 @@ const (
 
 // Sealed is a segment that waits for its put: an open one whose end is decided.
 type Sealed struct {
-	Writer   *segment.Writer
-	ID       segment.LogIdentity
-	Next     int64
-	Schemas  []schema.Ref // that keys and values name, ascending
-	Chain    segment.Chain
-	Start    int64
-	Records  int64
-	Cause    Cause
-	memBytes int64 // of Writer when it was sealed: it is not asked again while a worker closes it
+	Writer      *segment.Writer
+	ID          segment.LogIdentity
+	Next        int64
+	Incarnation int          // of the topic
+	Schemas     []schema.Ref // that keys and values name, ascending
+	Chain       segment.Chain
+	Start       int64
+	Records     int64
+	Cause       Cause
+	memBytes    int64 // of Writer when it was sealed: it is not asked again while a worker closes it
 }
 
 // Cause says why a segment was sealed: the setting that ended it.
@@ -115,13 +126,14 @@ type Partition struct {
 	reason  Reason
 	lastErr string
 
-	id        segment.LogIdentity
-	haveTail  bool
-	tail      archive.Tail  // newest confirmed segment, where haveTail
-	chain     segment.Chain // for the next put
-	confirmed int64         // next of the newest confirmed segment
-	lastEpoch int32         // of the last record taken, or of the archive's
-	checked   bool          // CHECKING: the last record was met
+	id          segment.LogIdentity
+	incarnation int // of the topic, ≥ 1
+	haveTail    bool
+	tail        archive.Tail  // newest confirmed segment, where haveTail
+	chain       segment.Chain // for the next put
+	confirmed   int64         // next of the newest confirmed segment
+	lastEpoch   int32         // of the last record taken, or of the archive's
+	checked     bool          // CHECKING: the last record was met
 
 	open     *open
 	sealed   []*Sealed // [0] is being put while putting
@@ -189,7 +201,11 @@ func (p *Partition) on(now time.Duration, ev Event) []Action {
 		return p.onPutDone(now, e)
 	case PutFailed:
 		if p.putting {
-			return p.stop(e.Reason, e.Err)
+			return p.refused(e.Reason, e.Err)
+		}
+	case Restart:
+		if p.state == Stopped {
+			return p.again("partition begins again: it was asked to")
 		}
 	case TopicID:
 		return p.onTopicID(e.ID)
@@ -244,16 +260,17 @@ func (p *Partition) SealedBytes() int64 {
 // Status is a partition's state for people and metrics.
 type Status struct {
 	kafka.TP
-	State    State  `json:"state"`
-	Reason   Reason `json:"reason,omitempty"`
-	Error    string `json:"lastError,omitempty"`
-	TopicID  string `json:"topicId,omitempty"`
-	Archived int64  `json:"archived"`       // next offset of the newest confirmed segment
-	Position int64  `json:"position"`       // next offset to fetch
-	LogStart int64  `json:"logStart"`       // −1: not known
-	LogEnd   int64  `json:"logEnd"`         // −1: not known
-	Lag      int64  `json:"lag"`            // log end − archived; −1: not known
-	Seam     *Seam  `json:"seam,omitempty"` // where the chain's records begin, where this process began the chain
+	State       State  `json:"state"`
+	Reason      Reason `json:"reason,omitempty"`
+	Error       string `json:"lastError,omitempty"`
+	TopicID     string `json:"topicId,omitempty"`
+	Incarnation int    `json:"incarnation"`    // of the topic; 0: not known yet
+	Archived    int64  `json:"archived"`       // next offset of the newest confirmed segment
+	Position    int64  `json:"position"`       // next offset to fetch
+	LogStart    int64  `json:"logStart"`       // −1: not known
+	LogEnd      int64  `json:"logEnd"`         // −1: not known
+	Lag         int64  `json:"lag"`            // log end − archived; −1: not known
+	Seam        *Seam  `json:"seam,omitempty"` // where the chain's records begin, where this process began the chain
 
 	OpenStart   int64 `json:"openStart"`   // first offset of the open segment; −1: none
 	OpenRecords int64 `json:"openRecords"` // buffered in the open segment
@@ -268,7 +285,7 @@ type Status struct {
 
 // Status returns a copy.
 func (p *Partition) Status() Status {
-	s := Status{TP: p.tp, State: p.state, Reason: p.reason, Error: p.lastErr, TopicID: p.id.TopicID, Archived: p.confirmed, Position: p.position,
+	s := Status{TP: p.tp, State: p.state, Reason: p.reason, Error: p.lastErr, TopicID: p.id.TopicID, Incarnation: p.incarnation, Archived: p.confirmed, Position: p.position,
 		LogStart: p.logStart, LogEnd: p.logEnd, Lag: -1, Seam: p.seam, OpenStart: -1, Sealed: len(p.sealed), Putting: p.putting, Held: p.Held(),
 		Segments: p.segments, Records: p.records, Lost: p.lostOffsets, Begin: p.firstNext}
 	if p.logEnd >= 0 && p.state != Recovering {

@@ -230,7 +230,7 @@ func TestOneCreateInFlight(t *testing.T) {
 		tl := put(t, s)
 		next = tl.Header.Next
 		acts := p.On(0, PutDone{Tail: tl})
-		if d := cmp.Diff([]Commit{{next, FormatHint(s.Start)}}, only[Commit](acts)); d != "" {
+		if d := cmp.Diff([]Commit{{next, FormatHint(Hint{s.Start, 1})}}, only[Commit](acts)); d != "" {
 			t.Error(d)
 		}
 		puts = only[Put](acts)
@@ -253,7 +253,7 @@ func TestAdoptionDropsAndBeginsBehindTheWinner(t *testing.T) {
 	if d := cmp.Diff([]Fetch{{13, record.NoEpoch}}, only[Fetch](acts)); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff([]Commit{{14, FormatHint(0)}}, only[Commit](acts)); d != "" {
+	if d := cmp.Diff([]Commit{{14, FormatHint(Hint{0, 1})}}, only[Commit](acts)); d != "" {
 		t.Error(d)
 	}
 	if p.State() != Checking || len(p.sealed) != 0 || p.Putting() || p.position != 14 || len(only[Put](acts)) != 0 {
@@ -278,7 +278,7 @@ func TestAdoptionKeepsWhatLiesBehindTheWinner(t *testing.T) {
 		if f := only[Fetch](acts); len(f) != 0 {
 			t.Errorf("winner to %d: fetches again from %v", c.next, f)
 		}
-		if d := cmp.Diff([]Commit{{c.next, FormatHint(0)}}, only[Commit](acts)); d != "" {
+		if d := cmp.Diff([]Commit{{c.next, FormatHint(Hint{0, 1})}}, only[Commit](acts)); d != "" {
 			t.Error(d)
 		}
 		puts := only[Put](acts)
@@ -529,23 +529,25 @@ func TestAPutThatFailsStops(t *testing.T) {
 }
 
 func TestHint(t *testing.T) {
-	for _, n := range []int64{0, 1, 1 << 62} {
-		if got, err := ParseHint(FormatHint(n)); err != nil || got != n {
-			t.Errorf("%d: %d, %v", n, got, err)
+	for _, h := range []Hint{{0, 1}, {1, 1}, {1 << 62, 1}, {0, 2}, {5, 11}} {
+		if got, err := ParseHint(FormatHint(h)); err != nil || got != h {
+			t.Errorf("%v: %v, %v", h, got, err)
 		}
 	}
-	for _, bad := range []string{"", "segment=", "segment=-1", "segment=+1", "segment=01", "segment=1 ", "x", `{"v":1}`} {
+	for _, bad := range []string{"", "segment=", "segment=-1", "segment=+1", "segment=01", "segment=1 ", "x", `{"v":1}`,
+		"segment=1 incarnation=", "segment=1 incarnation=1", "segment=1 incarnation=0", "segment=1 incarnation=-2", "segment=1 incarnation=02", "segment=1  incarnation=2"} {
 		if n, err := ParseHint(bad); err == nil {
-			t.Errorf("%q is %d", bad, n)
+			t.Errorf("%q is %v", bad, n)
 		}
 	}
 }
 
 func FuzzHint(f *testing.F) {
 	f.Add("segment=5")
+	f.Add("segment=5 incarnation=2")
 	f.Fuzz(func(t *testing.T, s string) {
 		if n, err := ParseHint(s); err == nil && FormatHint(n) != s {
-			t.Errorf("%q parses as %d", s, n)
+			t.Errorf("%q parses as %v", s, n)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/kafka"
 )
 
@@ -15,7 +16,7 @@ func (p *Partition) seal(next int64, cause Cause) []Action {
 		return p.stop(Refused, err)
 	}
 	p.sealed = append(p.sealed, &Sealed{
-		Writer: w, ID: p.id, Start: o.start, Next: next, Records: o.records, Cause: cause,
+		Writer: w, ID: p.id, Incarnation: p.incarnation, Start: o.start, Next: next, Records: o.records, Cause: cause,
 		Schemas: o.ids.Refs(), memBytes: w.MemBytes(),
 	})
 	p.openAt(next)
@@ -41,7 +42,7 @@ func (p *Partition) onPutDone(now time.Duration, e PutDone) []Action {
 	p.putting = false
 	done := p.sealed[0]
 	h := e.Tail.Header
-	commit := Commit{Offset: h.Next, Metadata: FormatHint(h.Start)}
+	commit := Commit{Offset: h.Next, Metadata: FormatHint(p.Hint(e.Tail))}
 	lastEpoch := p.lastEpoch // of what was fetched since
 	if e.Adopted {
 		if h.Start == 0 {
@@ -94,3 +95,6 @@ func (p *Partition) keepFrom(next int64) bool {
 	}
 	return false
 }
+
+// Hint is where t is to be looked for.
+func (p *Partition) Hint(t archive.Tail) Hint { return Hint{t.Header.Start, p.incarnation} }

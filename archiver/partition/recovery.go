@@ -14,10 +14,11 @@ import (
 // recovered decides where a partition goes on, from the archive first: it is the truth.
 func (p *Partition) recovered(now time.Duration, e Recovered) []Action {
 	p.id, p.logStart, p.logEnd, p.lastErr = e.Identity, e.Log.Start, e.Log.End, ""
+	p.incarnation = max(1, e.Incarnation)
 	if e.Tail == nil {
 		if e.Committed.Offset > 0 {
 			return p.stop(NoTail, fmt.Errorf("the group is at offset %d, but the archive holds no segment of %s: the tail expired, or store or topics.dir is wrong; "+
-				"to begin a new archive use another group.id, or reset the group's offsets", e.Committed.Offset, p.tp))
+				"to begin a new archive use another group.id, or reset the group's offsets", e.Committed.Offset, p.name()))
 		}
 		p.firstNext = max(p.firstNext, 0)
 		p.haveTail, p.tail, p.chain, p.confirmed, p.lastEpoch = false, archive.Tail{}, segment.First(), 0, record.NoEpoch
@@ -141,7 +142,7 @@ func (p *Partition) stop(why Reason, err error) []Action {
 // restart drops what the partition holds and recovers it after a pause.
 func (p *Partition) restart(after time.Duration, err error) []Action {
 	p.drop()
-	p.state, p.lastErr = Recovering, err.Error()
+	p.state, p.reason, p.lastErr = Recovering, "", err.Error()
 	return []Action{StopFetch{}, Abandon{}, Note{"warn", "partition begins again", err}, Recover{After: after}}
 }
 
@@ -162,11 +163,44 @@ func (p *Partition) fetchFailed(err error) []Action {
 	return p.restart(pause, err)
 }
 
-var errTopicID = errors.New("the topic was deleted and created again: its id in Kafka is not the one that is archived; archive the new one under another prefix of the store")
+// name is the chain's, for people.
+func (p *Partition) name() string {
+	return fmt.Sprintf("%s-%d", segment.Incarnation(p.tp.Topic, p.incarnation), p.tp.Partition)
+}
 
-func (p *Partition) onTopicID(id string) []Action {
-	if p.state == Stopped || p.state == Recovering || p.state == Finished || id == "" || id == p.id.TopicID {
-		return nil
+// again recovers a partition that had stopped.
+func (p *Partition) again(why string) []Action {
+	p.drop()
+	p.state, p.reason, p.lastErr, p.tries, p.truncated, p.failures = Recovering, "", "", 0, 0, 0
+	return []Action{Abandon{}, Note{"info", why, nil}, Recover{}}
+}
+
+// refused ends a put that repeating does not cure. Where the topic was created again and the next incarnation is wanted, the recovery opens it.
+func (p *Partition) refused(why Reason, err error) []Action {
+	if why == OtherLog && p.cfg.Recreated == RecreatedIncarnation {
+		return p.restart(afterErrorPause, err)
 	}
-	return p.stop(OtherLog, fmt.Errorf("%w (id %s, archived %s)", errTopicID, id, p.id.TopicID))
+	return p.stop(why, err)
+}
+
+var errTopicID = errors.New("the topic was deleted and created again")
+
+// onTopicID compares the topic's id in Kafka with the one that is archived. What is buffered is dropped: nobody can tell of which of the two logs
+// it is.
+func (p *Partition) onTopicID(id string) []Action {
+	switch {
+	case id == "" || p.state == Recovering || p.state == Finished:
+		return nil
+	case p.state == Stopped:
+		if p.reason == Gone {
+			return p.again("the topic is there again")
+		}
+		return nil
+	case id == p.id.TopicID:
+		return nil
+	case p.cfg.Recreated == RecreatedIncarnation:
+		return p.restart(0, fmt.Errorf("%w (id %s, archived %s): the next incarnation follows", errTopicID, id, p.id.TopicID))
+	}
+	return p.stop(OtherLog, fmt.Errorf("%w (id %s, archived %s): set topic.recreated to incarnation to archive it as the topic's next one, or archive it under another prefix of the store",
+		errTopicID, id, p.id.TopicID))
 }

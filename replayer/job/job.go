@@ -43,6 +43,7 @@ type Pinned struct {
 // [FromTimestamp, UntilTimestamp) ms (−1: no such bound).
 type Range struct {
 	record.TopicPartition
+	Incarnation    int            `json:"incarnation,omitempty"` // of the topic, where it is not the first
 	TopicID        string         `json:"topicId"`
 	ClusterID      string         `json:"clusterId"`
 	Isolation      string         `json:"isolation"`
@@ -58,7 +59,7 @@ type Range struct {
 // PinRange keeps what a stored plan needs of p.
 func PinRange(p *archive.PartitionPlan) Range {
 	r := Range{
-		TopicPartition: p.TopicPartition, TopicID: p.TopicID, ClusterID: p.ClusterID, Isolation: p.Isolation,
+		TopicPartition: p.TopicPartition, Incarnation: p.Incarnation, TopicID: p.TopicID, ClusterID: p.ClusterID, Isolation: p.Isolation,
 		From: p.From, Until: p.Until, FromTimestamp: p.FromTimestamp, UntilTimestamp: p.UntilTimestamp, Gaps: p.Gaps,
 		Segments: len(p.Segments),
 	}

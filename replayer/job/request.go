@@ -178,7 +178,8 @@ var nameShape = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 // ValidName reports whether name can be a job's name; it is an element of object keys and of URLs.
 func ValidName(name string) bool { return nameShape.MatchString(name) }
 
-var topicShape = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+// topicShape is a topic's name, or that of one of its incarnations; "~1" is the first.
+var topicShape = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}(~[1-9][0-9]{0,8})?$`)
 
 func (r *Request) check() error {
 	if !ValidName(r.Name) {

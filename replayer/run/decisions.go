@@ -28,7 +28,15 @@ func planDecisions(ctx context.Context, arch *archive.Archive, r *job.Request, p
 	if pipe.DecisionsTopic == "" {
 		return nil, nil
 	}
-	p, err := arch.Plan(ctx, archive.Request{TP: record.TopicPartition{Topic: pipe.DecisionsTopic},
+	chain, err := chainOf(ctx, arch, pipe.DecisionsTopic)
+	var which *Failure
+	switch {
+	case errors.As(err, &which) && r.Promise != session.Reproduce:
+		return nil, nil // as where it is not archived: nobody can say which of the logs goes with these records
+	case err != nil:
+		return nil, fmt.Errorf("decision log: %w", err)
+	}
+	p, err := arch.Plan(ctx, archive.Request{TP: record.TopicPartition{Topic: chain},
 		From: archive.Bound{Kind: archive.Earliest}, Until: archive.Bound{Kind: archive.End}})
 	switch {
 	case err == nil:

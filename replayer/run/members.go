@@ -8,6 +8,7 @@ import (
 	"tapedeck.dev/tapedeck/replayer/job"
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/segment"
 )
 
 // member is what the replayer reads of a decision: which partitions the live run had, and where it began. docs/processor.md describes
@@ -51,7 +52,8 @@ func (p *Plan) addMembers(ctx context.Context, arch *archive.Archive, r *job.Req
 	}
 	for _, t := range r.Topics {
 		if len(t.Partitions) > 0 {
-			delete(sibling, t.Name)
+			base, _ := segment.SplitTopic(t.Name)
+			delete(sibling, base)
 		}
 	}
 	var added []archive.PartitionPlan

@@ -132,7 +132,18 @@ func choose(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *se
 		return nil, failf("the request names no topics, and pipeline %s names no inputs", pipe.Name)
 	}
 	var out []record.TopicPartition
+	logs := map[string]string{} // topic in Kafka → as it was asked for
 	for _, t := range topics {
+		chain, err := chainOf(ctx, arch, t.Name)
+		if err != nil {
+			return nil, err
+		}
+		base, _ := segment.SplitTopic(chain)
+		if other, twice := logs[base]; twice {
+			return nil, failf("topics: %s and %s are two logs of one topic, and one replay takes one of them", other, t.Name)
+		}
+		logs[base] = t.Name
+		t.Name = chain
 		have, err := arch.List(ctx, t.Name)
 		if err != nil {
 			return nil, wrapDefinite(err)
@@ -154,11 +165,40 @@ func choose(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *se
 	}
 	slices.SortFunc(out, byTP)
 	for key := range r.Bounds {
-		if !slices.ContainsFunc(out, func(tp record.TopicPartition) bool { return fmt.Sprintf("%s/%d", tp.Topic, tp.Partition) == key }) {
+		if !slices.ContainsFunc(out, func(tp record.TopicPartition) bool {
+			return fmt.Sprintf("%s/%d", inKafka(tp).Topic, tp.Partition) == key
+		}) {
 			return nil, failf("bounds name %s, which is not among the partitions to replay", key)
 		}
 	}
 	return out, nil
+}
+
+// chainOf returns the name of the chains that a request's topic means. A topic that was created again is archived as several logs, and which one is
+// meant must be said.
+func chainOf(ctx context.Context, arch *archive.Archive, name string) (string, error) {
+	base, n := segment.SplitTopic(name)
+	if base != name {
+		return segment.Incarnation(base, n), nil
+	}
+	later, err := arch.Incarnations(ctx, base)
+	if err != nil {
+		return "", wrapDefinite(err)
+	}
+	if len(later) == 0 {
+		return name, nil
+	}
+	names := []string{name + "~1"}
+	for _, n := range later {
+		names = append(names, segment.Incarnation(base, n))
+	}
+	return "", failf("topic %s was deleted and created again, and the archive holds its logs %s: name one of them in topics (~1 is the first)", name, strings.Join(names, ", "))
+}
+
+// inKafka is a chain's name with the topic's name in Kafka: bounds, the session and the records know no other.
+func inKafka(tp record.TopicPartition) record.TopicPartition {
+	tp.Topic, _ = segment.SplitTopic(tp.Topic)
+	return tp
 }
 
 func byTP(a, b record.TopicPartition) int {
@@ -193,7 +233,7 @@ func missingTopic(ctx context.Context, arch *archive.Archive, topic string) erro
 }
 
 func planPartition(ctx context.Context, arch *archive.Archive, r *job.Request, tp record.TopicPartition, allowEmpty bool) (*archive.PartitionPlan, error) {
-	from, until := r.EndsOf(tp)
+	from, until := r.EndsOf(inKafka(tp))
 	return arch.Plan(ctx, archive.Request{TP: tp, From: archive.Bound(from), Until: archive.Bound(until), AllowEmpty: allowEmpty})
 }
 
@@ -242,10 +282,11 @@ func Replan(ctx context.Context, arch *archive.Archive, r *job.Request, pin *job
 }
 
 func replanRange(ctx context.Context, arch *archive.Archive, rng *job.Range) (*archive.PartitionPlan, error) {
-	pp := &archive.PartitionPlan{TopicPartition: rng.TopicPartition, TopicID: rng.TopicID, ClusterID: rng.ClusterID, Isolation: rng.Isolation,
+	pp := &archive.PartitionPlan{TopicPartition: rng.TopicPartition, Incarnation: rng.Incarnation, TopicID: rng.TopicID, ClusterID: rng.ClusterID, Isolation: rng.Isolation,
 		From: rng.From, Until: rng.Until, Gaps: rng.Gaps}
 	if rng.From < rng.Until {
-		now, err := arch.Plan(ctx, archive.Request{TP: rng.TopicPartition,
+		chain := record.TopicPartition{Topic: segment.Incarnation(rng.Topic, rng.Incarnation), Partition: rng.Partition}
+		now, err := arch.Plan(ctx, archive.Request{TP: chain,
 			From:  archive.Bound{Kind: archive.AtOffset, Value: rng.From},
 			Until: archive.Bound{Kind: archive.AtOffset, Value: rng.Until}, AllowEmpty: true})
 		if err != nil {

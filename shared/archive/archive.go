@@ -154,10 +154,11 @@ func (a *Archive) parseHeader(ctx context.Context, key string, head []byte, size
 		var more *segment.ErrNeedMore
 		switch {
 		case err == nil:
-			if err := a.checkName(key, h); err != nil {
+			topic, err := a.checkName(key, h)
+			if err != nil {
 				return nil, err
 			}
-			return &Tail{Header: h, Size: size}, nil
+			return &Tail{Topic: topic, Header: h, Size: size}, nil
 		case !errors.As(err, &more):
 			return nil, asDamaged(err, head)
 		case int64(len(head)) >= size:
@@ -172,15 +173,18 @@ func (a *Archive) parseHeader(ctx context.Context, key string, head []byte, size
 	}
 }
 
-// checkName compares what a header says with the name it was found under.
-func (a *Archive) checkName(key string, h *segment.Header) error {
-	if a.key(h.TP(), h.Start) != key {
-		return &segment.CorruptError{Object: key, Err: fmt.Errorf("its header names %s from offset %d", h.TP(), h.Start)}
+// checkName compares what a header says with the name it was found under, and returns the topic as the name has it: the header tells Kafka's name
+// of it, the object's name that of the incarnation.
+func (a *Archive) checkName(key string, h *segment.Header) (topic string, err error) {
+	n, err := segment.ParseName(a.topicsDir, key)
+	base, _ := segment.SplitTopic(n.Topic)
+	if err != nil || h.Topic != n.Topic && h.Topic != base || h.Partition != n.Partition || h.Start != n.Start {
+		return "", &segment.CorruptError{Object: key, Err: fmt.Errorf("its header names %s from offset %d", h.TP(), h.Start)}
 	}
 	if h.Next <= h.Start {
-		return &segment.CorruptError{Object: key, Err: fmt.Errorf("its header names the empty range [%d, %d)", h.Start, h.Next)}
+		return "", &segment.CorruptError{Object: key, Err: fmt.Errorf("its header names the empty range [%d, %d)", h.Start, h.Next)}
 	}
-	return nil
+	return n.Topic, nil
 }
 
 // asForeign marks an object that could not be read as a segment; other errors stay what they are, and so does what is ours and damaged.

@@ -67,7 +67,7 @@ func TestCase2AKillBeforeTheCommit(t *testing.T) {
 				answers(st, mem.ErrHold)
 				ctx, cancel := context.WithCancel(ctx)
 				h, data := encode(t, trips, nil, cut{next: 31})
-				creation, err := a.newCreation(h, data)
+				creation, err := a.newCreation(h.TP(), h, data)
 				if err != nil {
 					t.Fatal(err)
 				}

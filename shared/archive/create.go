@@ -31,7 +31,12 @@ const maxLooks = 8
 // the context's (then the outcome is unknown and the segment may still appear). After any error the writer begins again
 // with Tail before it creates anything else in this partition.
 func (a *Archive) Create(ctx context.Context, h *segment.Header, data []byte, p RetryPolicy, with ...store.Attributes) (*Outcome, error) {
-	tp := h.TP()
+	return a.CreateAs(ctx, h.Topic, h, data, p, with...)
+}
+
+// CreateAs is Create in the chain of an incarnation of the header's topic (segment.Incarnation).
+func (a *Archive) CreateAs(ctx context.Context, topic string, h *segment.Header, data []byte, p RetryPolicy, with ...store.Attributes) (*Outcome, error) {
+	tp := record.TopicPartition{Topic: topic, Partition: h.Partition}
 	if !a.begin(tp) {
 		return nil, fmt.Errorf("create segment %s: %w", a.key(tp, h.Start), ErrBusy)
 	}
@@ -39,7 +44,7 @@ func (a *Archive) Create(ctx context.Context, h *segment.Header, data []byte, p 
 	if err := a.payIndex(ctx, tp, p); err != nil {
 		return nil, err
 	}
-	c, err := a.newCreation(h, data, with...)
+	c, err := a.newCreation(tp, h, data, with...)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +86,7 @@ func (a *Archive) end(tp record.TopicPartition) {
 type creation struct {
 	a       *Archive
 	key     string
+	topic   string // as in key
 	h       *segment.Header
 	data    []byte
 	with    []store.Attributes
@@ -93,19 +99,19 @@ type creation struct {
 	tail    Tail  // what holds the name, once known
 }
 
-func (a *Archive) newCreation(h *segment.Header, data []byte, with ...store.Attributes) (*creation, error) {
-	key := a.key(h.TP(), h.Start)
+func (a *Archive) newCreation(tp record.TopicPartition, h *segment.Header, data []byte, with ...store.Attributes) (*creation, error) {
+	key := a.key(tp, h.Start)
 	parsed, body, err := segment.ParseHeader(key, data)
 	if err != nil {
 		return nil, fmt.Errorf("create segment %s: these bytes are no segment: %w", key, err)
 	}
-	if err := a.checkName(key, parsed); err != nil {
+	if _, err := a.checkName(key, parsed); err != nil {
 		return nil, fmt.Errorf("create segment %s: these bytes are another segment: %w", key, err)
 	}
 	if h.Start > 0 == (h.Ordinal == 0) {
 		return nil, fmt.Errorf("create segment %s: %w: ordinal %d at offset %d (a chain begins at offset 0 with ordinal 0)", key, ErrBroken, h.Ordinal, h.Start)
 	}
-	return &creation{a: a, key: key, h: h, data: data, with: with, body: body}, nil
+	return &creation{a: a, key: key, topic: tp.Topic, h: h, data: data, with: with, body: body}, nil
 }
 
 // step makes one store call, a put or a look, and says what to do next. The error is the reason of stop, putAgain and
@@ -116,7 +122,7 @@ func (c *creation) step(ctx context.Context) (action, error) {
 		c.answer, c.saw = classify(ctx, c.answerr), notLooked
 		then := decide(c.answer, c.saw)
 		if then == confirm {
-			c.tail = Tail{Header: c.h, Size: int64(len(c.data))}
+			c.tail = Tail{Topic: c.topic, Header: c.h, Size: int64(len(c.data))}
 		}
 		c.looking = then == look
 		return then, c.answerr
@@ -152,7 +158,7 @@ func (c *creation) look(ctx context.Context) (seen, error) {
 		return lookFailed, fmt.Errorf("read header of %s: %w", c.key, err)
 	}
 	if size == int64(len(c.data)) && len(head) <= len(c.data) && bytes.Equal(head, c.data[:len(head)]) {
-		c.tail = Tail{Header: c.h, Size: size}
+		c.tail = Tail{Topic: c.topic, Header: c.h, Size: size}
 		return ours, nil
 	}
 	t, err := c.a.parseHeader(ctx, c.key, head, size)

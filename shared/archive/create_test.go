@@ -332,7 +332,7 @@ func TestCreateOneInFlight(t *testing.T) {
 			t.Error(err)
 		}
 		// And after it the next one may go.
-		create(t, a, trips, &Tail{h, int64(len(data))}, cut{next: 50})
+		create(t, a, trips, &Tail{Header: h, Size: int64(len(data))}, cut{next: 50})
 	})
 }
 

@@ -122,7 +122,8 @@ func rowsWith(t *Tail) []segment.Row {
 func indexOf(t *Tail) (IndexName, []byte) {
 	h := t.Header
 	rows := rowsWith(t)
-	name := IndexName{Topic: h.Topic, Partition: h.Partition, Ordinal: h.Ordinal, Start: rows[0].Start, Next: h.Next, MaxTimestamp: -1}
+	topic := t.TP().Topic
+	name := IndexName{Topic: topic, Partition: h.Partition, Ordinal: h.Ordinal, Start: rows[0].Start, Next: h.Next, MaxTimestamp: -1}
 	for _, r := range rows {
 		if r.Count == 0 {
 			continue
@@ -133,7 +134,7 @@ func indexOf(t *Tail) (IndexName, []byte) {
 		name.MinTimestamp = min(name.MinTimestamp, r.MinTimestamp)
 		name.MaxTimestamp = max(name.MaxTimestamp, r.MaxTimestamp)
 	}
-	data, err := json.Marshal(index{indexVersion, h.ClusterID, h.TopicID, h.Topic, h.Partition, h.Ordinal, h.Next, rows})
+	data, err := json.Marshal(index{indexVersion, h.ClusterID, h.TopicID, topic, h.Partition, h.Ordinal, h.Next, rows})
 	if err != nil {
 		panic(err) // numbers and strings only
 	}
@@ -201,7 +202,7 @@ func (a *Archive) noteDue(t *Tail) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.due[t.Header.TP()] = t
+	a.due[t.TP()] = t
 }
 
 // offerIndex tries once to write the index object after t, the segment just confirmed or adopted. A failure leaves it

@@ -295,7 +295,7 @@ func TestIndexOfEmptyBlock(t *testing.T) {
 		rows[i] = segment.Row{Start: int64(i), Bytes: 1}
 	}
 	h := &segment.Header{Topic: "trips", Ordinal: 255, Start: 255, Next: 256, Rows: rows}
-	name, data := indexOf(&Tail{h, 1})
+	name, data := indexOf(&Tail{Header: h, Size: 1})
 	if !name.empty() || name.MinTimestamp != 0 || name.MaxTimestamp != -1 {
 		t.Errorf("%+v", name)
 	}
@@ -307,7 +307,7 @@ func TestIndexOfEmptyBlock(t *testing.T) {
 	}
 	// Timestamps below 0 keep their place.
 	h.Rows[7].Count, h.Rows[7].MinTimestamp, h.Rows[7].MaxTimestamp = 1, -9, -3
-	if name, _ = indexOf(&Tail{h, 1}); name.MinTimestamp != -9 || name.MaxTimestamp != -3 {
+	if name, _ = indexOf(&Tail{Header: h, Size: 1}); name.MinTimestamp != -9 || name.MaxTimestamp != -3 {
 		t.Errorf("%+v", name)
 	}
 }

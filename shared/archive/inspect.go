@@ -12,7 +12,8 @@ import (
 type PartitionInfo struct {
 	record.TopicPartition
 	TopicID      string         `json:"topicId"`
-	Start        int64          `json:"start"` // after a leading skip
+	Incarnation  int            `json:"incarnation"` // 1, or n of the log archived as <topic>~<n>
+	Start        int64          `json:"start"`       // after a leading skip
 	Next         int64          `json:"next"`
 	Records      int64          `json:"records"`
 	Segments     int64          `json:"segments"`
@@ -48,6 +49,7 @@ func (a *Archive) inspect(ctx context.Context, tp record.TopicPartition) (*Parti
 	}
 	info := &PartitionInfo{TopicPartition: tp, TopicID: m.tail.Header.TopicID, Next: m.next(), Segments: int64(len(segs)),
 		Gaps: gapsOf(skips, 0, m.next(), func(c segment.Class) bool { return c != segment.NoData })}
+	_, info.Incarnation = segment.SplitTopic(tp.Topic)
 	info.Start = leading(0, skips)
 	for i := range m.stretches {
 		for _, r := range m.stretches[i].rows {

@@ -34,7 +34,7 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &PartitionInfo{
-		TopicPartition: trips, TopicID: "topic-id-trips", Start: 100, Next: 180, Records: 9 + 10 + 10 + 10 + 10, Segments: 7, Bytes: bytesOf(t, a),
+		TopicPartition: trips, TopicID: "topic-id-trips", Incarnation: 1, Start: 100, Next: 180, Records: 9 + 10 + 10 + 10 + 10, Segments: 7, Bytes: bytesOf(t, a),
 		MinTimestamp: 100_000, MaxTimestamp: 179_000,
 		Gaps: []segment.Skip{{From: 0, To: 100, Class: segment.Lost}, {From: 115, To: 120, Class: segment.NotArchived}, {From: 140, To: 160, Class: segment.Lost}},
 	}
@@ -49,7 +49,7 @@ func TestInspectJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"topic":"trips","partition":0,"topicId":"","start":0,"next":0,"records":0,"segments":0,"bytes":0,"minTimestamp":0,"maxTimestamp":0,"gaps":[]}`
+	const want = `{"topic":"trips","partition":0,"topicId":"","incarnation":0,"start":0,"next":0,"records":0,"segments":0,"bytes":0,"minTimestamp":0,"maxTimestamp":0,"gaps":[]}`
 	if string(data) != want {
 		t.Error(string(data))
 	}

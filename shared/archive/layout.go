@@ -12,6 +12,8 @@ const (
 	probeDir = dir + "probe/"
 	indexDir = dir + "index/"
 	gapsDir  = dir + "gaps/"
+
+	incarnationsDir = dir + "incarnations/"
 )
 
 func indexPrefix(tp record.TopicPartition) string {

@@ -60,8 +60,11 @@ type PlannedSegment struct {
 // PartitionPlan is what a replay of one partition reads. Offsets [From, Until); with a timestamp bound the filter is record by record:
 // FromTimestamp / UntilTimestamp (ms; −1 = none) hold inside the offset range. Segments tile the range: the first holds From,
 // each begins at the next of the one before, the last ends at or beyond Until.
+//
+// Topic is Kafka's name, also where the request named a later incarnation of it.
 type PartitionPlan struct {
 	record.TopicPartition
+	Incarnation    int              `json:"incarnation,omitempty"` // of the topic, where it is not the first
 	TopicID        string           `json:"topicId"`
 	ClusterID      string           `json:"clusterId"`
 	Isolation      string           `json:"isolation"`
@@ -312,7 +315,7 @@ func (m *chainMap) overlapping(from, until int64) []int {
 // plan lists the segments of [from, until), whose rows are loaded.
 func (w *window) plan(m *chainMap, from, until int64, key func(record.TopicPartition, int64) string) *PartitionPlan {
 	h := m.tail.Header
-	p := &PartitionPlan{TopicPartition: m.tp, TopicID: h.TopicID, ClusterID: h.ClusterID, Isolation: h.Isolation,
+	p := &PartitionPlan{TopicPartition: h.TP(), Incarnation: later(m.tp), TopicID: h.TopicID, ClusterID: h.ClusterID, Isolation: h.Isolation,
 		From: from, Until: until, FromTimestamp: -1, UntilTimestamp: -1}
 	if w.fromTS != noMin {
 		p.FromTimestamp = w.fromTS
@@ -331,6 +334,14 @@ func (w *window) plan(m *chainMap, from, until int64, key func(record.TopicParti
 		}
 	}
 	return p
+}
+
+// later is the incarnation in a chain's name, 0 for the first.
+func later(tp record.TopicPartition) int {
+	if _, n := segment.SplitTopic(tp.Topic); n > 1 {
+		return n
+	}
+	return 0
 }
 
 // covered reports whether ascending ranges cover [from, until) without a hole.

@@ -13,8 +13,18 @@ import (
 
 // Tail is the newest segment of a chain.
 type Tail struct {
+	Topic  string // as in the object's name; empty: the header's. It differs from the header's for a later incarnation of a topic
 	Header *segment.Header
 	Size   int64 // bytes of the object
+}
+
+// TP names the chain.
+func (t *Tail) TP() record.TopicPartition {
+	tp := t.Header.TP()
+	if t.Topic != "" {
+		tp.Topic = t.Topic
+	}
+	return tp
 }
 
 // Tail finds the newest segment of a partition: from hint (the start of some segment known to exist, −1 for none), else the

@@ -163,7 +163,7 @@ func TestTailGallopsOverUnevenStarts(t *testing.T) {
 		} else if _, err := a.Create(context.Background(), h, data, RetryPolicy{}); err != nil {
 			t.Fatal(err)
 		}
-		tail = &Tail{h, int64(len(data))}
+		tail = &Tail{Header: h, Size: int64(len(data))}
 	}
 	for range 1200 {
 		step(1)
@@ -194,7 +194,7 @@ func TestTailGallopsToTheLastOffset(t *testing.T) {
 		next++
 		h, data := encode(t, trips, tail, cut{next: next})
 		st.Put(a.key(trips, h.Start), data)
-		tail = &Tail{h, int64(len(data))}
+		tail = &Tail{Header: h, Size: int64(len(data))}
 	}
 	skip := []segment.Skip{{From: next, To: math.MaxInt64 - 2, Class: segment.Lost}}
 	for _, end := range []int64{math.MaxInt64 - 2, math.MaxInt64 - 1, math.MaxInt64} {
@@ -212,7 +212,7 @@ func TestTailGallopsToTheLastOffset(t *testing.T) {
 			t.Fatal(err)
 		}
 		st.Put(a.key(trips, h.Start), data)
-		tail, next, skip = &Tail{h, int64(len(data))}, end, nil
+		tail, next, skip = &Tail{Header: h, Size: int64(len(data))}, end, nil
 		if n := mustFind(t, a, st, -1, next); calls(n) > 130 {
 			t.Errorf("calls %v", n)
 		}

@@ -80,7 +80,7 @@ func (a *Archive) verify(ctx context.Context, topics []string) (*VerifyReport, e
 	g.SetLimit(min(parallel, 2*runtime.GOMAXPROCS(0)))
 	for i, tp := range tps {
 		g.Go(func() error {
-			parts[i] = &partitionCheck{a: a, tp: tp, chain: newChainCheck()}
+			parts[i] = &partitionCheck{a: a, tp: tp, chain: newChainCheck(tp.Topic)}
 			return parts[i].run(gctx)
 		})
 	}
@@ -199,7 +199,7 @@ func (p *partitionCheck) segment(ctx context.Context, key string, start int64) e
 	}
 	rd, err := segment.NewReader(key, data)
 	if err == nil {
-		err = p.a.checkName(key, rd.Header())
+		_, err = p.a.checkName(key, rd.Header())
 	}
 	if err != nil {
 		p.chain.unreadable(start)

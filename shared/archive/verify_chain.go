@@ -11,8 +11,9 @@ import (
 
 // chainCheck walks the headers of one chain in order of their starts and says where they contradict each other.
 type chainCheck struct {
-	id *segment.LogIdentity // of the first header seen
-	at int64                // every offset below is accounted for
+	topic string               // as in the objects' names
+	id    *segment.LogIdentity // of the first header seen
+	at    int64                // every offset below is accounted for
 	// sure: the following segment begins at `at`. It is not where an object before it cannot be read at all.
 	sure bool
 	// known: next is what the following segment must carry. It is not after a hole or a damaged object, and then the
@@ -30,7 +31,9 @@ type block struct {
 }
 
 // newChainCheck begins at offset 0.
-func newChainCheck() chainCheck { return chainCheck{sure: true, known: true, next: segment.First()} }
+func newChainCheck(topic string) chainCheck {
+	return chainCheck{topic: topic, sure: true, known: true, next: segment.First()}
+}
 
 // unreadable notes an object of which nothing but its name is known.
 func (c *chainCheck) unreadable(start int64) {
@@ -107,7 +110,7 @@ func (c *chainCheck) follow(h *segment.Header, size int64) {
 	seen := *h
 	seen.Rows = rows
 	if endsBlock(h) && len(rows) == segment.IndexEvery-1 {
-		name, data := indexOf(&Tail{Header: &seen, Size: size})
+		name, data := indexOf(&Tail{Topic: c.topic, Header: &seen, Size: size})
 		c.blocks = append(c.blocks, block{name, sha256.Sum256(data)})
 	}
 	c.next = segment.After(&seen, size)

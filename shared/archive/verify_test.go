@@ -199,13 +199,13 @@ func encodeChain(t *testing.T, tp record.TopicPartition, start int64, chain segm
 		r := chain.Rows[last]
 		h.Rows, h.Start, h.Count, h.MinTimestamp, h.MaxTimestamp = chain.Rows[:last], r.Start, r.Count, r.MinTimestamp, r.MaxTimestamp
 		h.RunningMaxTimestamp, h.LastOffset, h.LastEpoch, h.LastHash = chain.RunningMaxTimestamp, chain.LastOffset, chain.LastEpoch, chain.LastHash
-		return encode(t, tp, &Tail{h, r.Bytes}, c)
+		return encode(t, tp, &Tail{Header: h, Size: r.Bytes}, c)
 	}
 	h.RunningMaxTimestamp, h.LastOffset, h.LastEpoch, h.LastHash = chain.RunningMaxTimestamp, chain.LastOffset, chain.LastEpoch, chain.LastHash
 	if start == 0 {
 		return encode(t, tp, nil, c)
 	}
-	return encode(t, tp, &Tail{h, 1}, c)
+	return encode(t, tp, &Tail{Header: h, Size: 1}, c)
 }
 
 // The position of a damage is told, so that it can be looked at.

@@ -112,3 +112,21 @@ func ValidTopic(s string) bool {
 	}
 	return true
 }
+
+// Incarnation returns the name under which the n-th log that was seen under a Kafka topic's name is archived: the topic's own for the first,
+// <topic>~<n> for n ≥ 2. No topic in Kafka has a "~" in its name.
+func Incarnation(topic string, n int) string {
+	if n <= 1 {
+		return topic
+	}
+	return topic + "~" + strconv.Itoa(n)
+}
+
+// SplitTopic is the inverse of Incarnation, for a name that ValidTopic accepts.
+func SplitTopic(name string) (topic string, n int) {
+	base, number, ok := strings.Cut(name, "~")
+	if n, err := strconv.Atoi(number); ok && err == nil {
+		return base, n
+	}
+	return name, 1
+}

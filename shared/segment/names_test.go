@@ -153,3 +153,14 @@ func FuzzFormatName(f *testing.F) {
 		}
 	})
 }
+
+func TestIncarnations(t *testing.T) {
+	for name, want := range map[string]struct {
+		topic string
+		n     int
+	}{"trips": {"trips", 1}, "trips~2": {"trips", 2}, "a.b_c-d~2147483647": {"a.b_c-d", math.MaxInt32}} {
+		if topic, n := segment.SplitTopic(name); topic != want.topic || n != want.n || segment.Incarnation(topic, n) != name || !segment.ValidTopic(name) {
+			t.Errorf("%s: %s, %d", name, topic, n)
+		}
+	}
+}
