@@ -15,7 +15,7 @@ RACE_PKGS := ./shared/archive/... ./shared/store/file ./shared/store/mem ./share
 # A count, not a time: the end of a time-bound run is now and then reported as a failure (go.dev/issue/75804).
 FUZZTIME ?= 2000x
 
-.PHONY: build demo test test-real test-compose lint race fuzz bench bench-archive clean
+.PHONY: build demo test test-real test-compose lint race fuzz bench bench-archive soak clean
 
 build:
 	@mkdir -p bin
@@ -56,6 +56,11 @@ bench:
 # The archiver against the bare poll loop of the same client, pairwise, on real Kafka and versitygw. ARGS='--records 500000 --rounds 3'.
 bench-archive:
 	scripts/real/bench-archive.sh $(ARGS)
+
+# Archivers, store and broker fail at random on real Kafka and versitygw, then archive and log are compared: SOAK=2h, SEED=7, KILLS=200.
+SOAK ?= 30m
+soak:
+	scripts/real/soak.sh --for $(SOAK) $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(ARGS)
 
 clean:
 	rm -rf bin
