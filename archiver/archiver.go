@@ -39,6 +39,7 @@ const (
 // Run is the archiver as a service: it checks what it needs, then archives until ctx ends.
 func Run(ctx context.Context, f *service.Frame) error {
 	return prepared(ctx, f, func(a *Archiver) error {
+		a.Register(f.Mux)
 		f.Ready, f.Health, f.Status = a.Ready, a.Health, func() any { return a.Status() }
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return f.Serve(ctx) })
@@ -229,17 +230,18 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	}
 	l := &loop{
 		set: a.set, log: a.parts.Log, m: a.m, cons: cons, work: w, com: com, inbox: box, owned: &owned, began: time.Now(),
-		parts: map[kafka.TP]*assigned{}, alarms: map[time.Duration]*alarm{}, lastJob: map[kafka.TP]chan struct{}{},
+		parts: map[kafka.TP]*assigned{}, alarms: map[time.Duration]*alarm{}, pauses: pauses{}, lastJob: map[kafka.TP]chan struct{}{},
 		newAssignment: func() (context.Context, context.CancelFunc) { return context.WithCancel(jobCtx) },
 	}
 	l.pub.cond.turned, l.pub.cond.kafka = time.Now(), time.Now() // the cluster's id was just answered
+	l.pub.cond.strangerAfter, l.pub.cond.stalledAfter = orDefault(a.set.StrangerAfter, strangerAfter), orDefault(a.set.StalledAfter, stalledAfter)
 	l.pub.cond.status = Status{Group: a.set.Group, ClusterID: cluster, Store: a.parts.Store.String(), Missing: []string{}, Partitions: []PartitionStatus{}}
 	a.loop.Store(l)
 
 	var helpers sync.WaitGroup
 	helpCtx, endHelpers := context.WithCancel(context.WithoutCancel(ctx))
 	wat := &watcher{admin: admin, store: a.parts.Store, sel: a.set.Topics, every: a.set.Refresh, log: a.parts.Log, inbox: box, owned: &owned, answered: l.kafkaAnswered, first: first,
-		target: map[string]bool{}}
+		target: map[string]bool{}, isolation: a.set.Isolation, member: cons.IsMember, seen: l.memberSeen}
 	keeper := &topicKeeper{admin: admin, arc: a.arc, clusterID: cluster, owned: &owned, log: a.parts.Log, m: a.m, every: a.set.Refresh}
 	wat.keeper = keeper
 	helpers.Go(func() { wat.run(helpCtx) })

@@ -44,6 +44,15 @@ func TestCondition(t *testing.T) {
 		"lost its membership":  {func(c *condition) { c.outside = ago(time.Minute) }, "waiting for the group", "", "waiting for the group"},
 		"… for long":           {func(c *condition) { c.outside = ago(outsideAfter + time.Second) }, "waiting for the group", "assigned nothing for 10m1s", "assigned nothing"},
 		"… with kafka silent":  {func(c *condition) { c.outside, c.kafka = ago(outsideAfter+time.Second), ago(time.Hour) }, "kafka has not answered", "", "kafka has not answered"},
+		"not listed, short":    {func(c *condition) { c.stranger, c.strangerAfter = ago(time.Second), time.Minute }, "", "", ""},
+		"not listed":           {func(c *condition) { c.stranger, c.strangerAfter = ago(2*time.Minute), time.Minute }, "", "not listed this process", "not listed"},
+		"… with kafka silent ": {func(c *condition) { c.stranger, c.kafka = ago(time.Hour), ago(time.Hour) }, "kafka has not", "", "kafka has not answered"},
+		"stands still, short":  {func(c *condition) { c.status.Partitions[1].unmoved, c.stalledAfter = ago(time.Second), time.Minute }, "", "", ""},
+		"stands still":         {func(c *condition) { c.status.Partitions[1].unmoved, c.stalledAfter = ago(2*time.Minute), time.Minute }, "", "t-1 stands at offset 0 for 2m0s", "t-1 stands"},
+		"… the store is down": {func(c *condition) {
+			c.status.Partitions[1].unmoved, c.trouble = ago(time.Hour), errors.New("store down")
+		}, "store down", "", "store down"},
+		"one is paused":        {func(c *condition) { c.status.Partitions[1] = part(1, Paused) }, "", "", "1 of 2 partitions are paused"},
 		"the loop is stuck":    {func(c *condition) { c.turned = ago(stuckAfter + time.Second) }, "", "has not turned for 1m1s", "has not turned"},
 		"the store is in need": {func(c *condition) { c.trouble = errors.New("store down") }, "store down", "", "store down"},
 	} {

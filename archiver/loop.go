@@ -39,22 +39,24 @@ type assigned struct {
 	endJob    context.CancelFunc // nil where none was started
 	paused    bool               // the consumer holds it back
 	fetching  bool               // the consumer was started
-	schedule  time.Duration      // rotate.schedule.interval.ms; 0: off
-	restarted bool               // started or stopped since the last Poll: what that Poll returned of it is stale
+	progress  progress
+	schedule  time.Duration // rotate.schedule.interval.ms; 0: off
+	restarted bool          // started or stopped since the last Poll: what that Poll returned of it is stale
 }
 
 // loop owns the consumer and the partitions. All of its methods run in one goroutine.
 type loop struct {
-	set   Settings
-	log   *zap.Logger
-	m     *metrics
-	cons  *kafka.Consumer
-	work  *workers
-	com   *committer
-	inbox *inbox
-	owned *atomic.Pointer[[]kafka.TP]
-	began time.Time
-	ends  map[kafka.TP]int64 // of a run to the ends that are set; nil: a service in its group
+	set    Settings
+	log    *zap.Logger
+	m      *metrics
+	cons   *kafka.Consumer
+	work   *workers
+	com    *committer
+	inbox  *inbox
+	owned  *atomic.Pointer[[]kafka.TP]
+	began  time.Time
+	pauses pauses             // what people hold
+	ends   map[kafka.TP]int64 // of a run to the ends that are set; nil: a service in its group
 
 	parts   map[kafka.TP]*assigned
 	alarms  map[time.Duration]*alarm   // by rotate.schedule.interval.ms
@@ -119,6 +121,8 @@ type Status struct {
 type PartitionStatus struct {
 	partition.Status
 	Waiting string `json:"waitingFor,omitempty"`
+	// unmoved is since when the position could move and does not; zero: it moves, or has a reason not to.
+	unmoved time.Time
 }
 
 func (l *loop) now() time.Duration { return time.Since(l.began) }
@@ -269,6 +273,14 @@ func (l *loop) messages() {
 			if tp := m.to.p.TP(); l.parts[tp] == m.to && m.to.job == m.job {
 				l.on(m.to, m.ev)
 			}
+		case stableOffsets:
+			for tp, o := range m {
+				if a := l.parts[tp]; a != nil {
+					a.progress.stable = o
+				}
+			}
+		case command:
+			m.done <- m.do(l)
 		case topicsSeen:
 			l.topicsSeen(m)
 		case logRanges:
@@ -453,7 +465,7 @@ func (l *loop) memory() {
 }
 
 func (l *loop) applyHold(tp kafka.TP, a *assigned) {
-	if want := l.overCap || a.p.Held(); a.fetching && want != a.paused {
+	if want := l.overCap || a.p.Held() || l.pauses.has(tp); a.fetching && want != a.paused {
 		var err error
 		if want {
 			err = l.cons.Pause(tp)
@@ -484,6 +496,10 @@ func (l *loop) publish(now bool) {
 	for tp, a := range l.parts {
 		ps := PartitionStatus{Status: a.p.Status(), Waiting: l.work.trouble.of(tp)}
 		ps.Held = a.paused
+		if l.pauses.has(tp) && (ps.State == partition.Fetching || ps.State == partition.Checking) {
+			ps.State = Paused
+		}
+		ps.unmoved = a.progress.look(time.Now(), ps)
 		s.Partitions = append(s.Partitions, ps)
 		counts[ps.State]++
 		if a.paused {
@@ -527,6 +543,9 @@ func (l *loop) finish(endJobs context.CancelFunc, bound time.Duration) {
 	<-done
 	// Positions only: a partition that goes on from here would fetch, or begin a put.
 	for _, m := range l.inbox.take() {
+		if c, is := m.(command); is {
+			c.done <- fmt.Errorf("%w: the archiver is ending", errNotYet)
+		}
 		ans, ok := m.(answer)
 		if !ok || l.parts[ans.to.p.TP()] != ans.to || ans.to.job != ans.job {
 			continue

@@ -66,4 +66,4 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-var allStates = []partition.State{partition.Recovering, partition.Checking, partition.Fetching, partition.Finished, partition.Stopped}
+var allStates = []partition.State{partition.Recovering, partition.Checking, partition.Fetching, partition.Finished, partition.Stopped, Paused}

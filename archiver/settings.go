@@ -81,22 +81,24 @@ func bytesAtLeast(bound int64) func(string) error {
 
 // Settings are the archiver's own, resolved.
 type Settings struct {
-	Topics     Selection
-	Refresh    time.Duration
-	Group      string
-	Session    time.Duration // 0: librdkafka's default
-	Partition  partition.Config
-	Start      Start
-	Schedule   time.Duration  // rotate.schedule.interval.ms; 0: off
-	Zone       *time.Location // of Schedule; nil: UTC
-	MaxMemory  int64          // bytes
-	Isolation  string
-	Bootstrap  string
-	Consumer   map[string]string // passed to librdkafka
-	Admin      map[string]string
-	MinRetry   time.Duration // of a create; 0: 200 ms
-	MaxRetry   time.Duration // 0: 10 s
-	ShutdownIn time.Duration // creates in flight may finish for so long; 0: 8 s
+	Topics        Selection
+	Refresh       time.Duration
+	Group         string
+	Session       time.Duration // 0: librdkafka's default
+	Partition     partition.Config
+	Start         Start
+	Schedule      time.Duration  // rotate.schedule.interval.ms; 0: off
+	Zone          *time.Location // of Schedule; nil: UTC
+	MaxMemory     int64          // bytes
+	Isolation     string
+	Bootstrap     string
+	Consumer      map[string]string // passed to librdkafka
+	Admin         map[string]string
+	MinRetry      time.Duration // of a create; 0: 200 ms
+	MaxRetry      time.Duration // 0: 10 s
+	StrangerAfter time.Duration // see strangerAfter, its default
+	StalledAfter  time.Duration // see stalledAfter, its default
+	ShutdownIn    time.Duration // creates in flight may finish for so long; 0: 8 s
 }
 
 // Selection says which topics are archived.

@@ -33,17 +33,20 @@ type logRanges map[kafka.TP]kafka.LogRange
 
 // watcher looks for topics, their ids and log ends.
 type watcher struct {
-	admin    *kafka.Admin
-	store    store.Store
-	sel      Selection
-	every    time.Duration
-	log      *zap.Logger
-	inbox    *inbox
-	owned    *atomic.Pointer[[]kafka.TP]
-	answered func() // called when Kafka has answered
-	first    *firstLook
-	keeper   *topicKeeper
-	target   map[string]bool // topic id → a replay writes to it; for topics that a pattern found
+	admin     *kafka.Admin
+	store     store.Store
+	sel       Selection
+	every     time.Duration
+	log       *zap.Logger
+	inbox     *inbox
+	owned     *atomic.Pointer[[]kafka.TP]
+	answered  func() // called when Kafka has answered
+	first     *firstLook
+	keeper    *topicKeeper
+	target    map[string]bool // topic id → a replay writes to it; for topics that a pattern found
+	isolation string
+	member    func(context.Context) (is, known bool, err error) // whether the group has this process; nil: it is not asked
+	seen      func(member bool)                                 // called with the answer
 }
 
 func (w *watcher) run(ctx context.Context) {
@@ -57,6 +60,7 @@ func (w *watcher) run(ctx context.Context) {
 			if err := w.ranges(ctx); err != nil && ctx.Err() == nil {
 				w.log.Debug("look for log ends", zap.Error(err))
 			}
+			w.membership(ctx)
 		}
 		if pause(ctx, w.every) != nil {
 			return
@@ -136,7 +140,27 @@ func (w *watcher) ranges(ctx context.Context) error {
 		return err
 	}
 	w.inbox.put(logRanges(r))
+	// What can be fetched may end below the log's end, at an open transaction.
+	stable, err := w.admin.StableOffsets(ctx, *tps, w.isolation)
+	if err != nil {
+		return err
+	}
+	w.inbox.put(stableOffsets(stable))
 	return nil
+}
+
+// membership asks whether the group has this process.
+func (w *watcher) membership(ctx context.Context) {
+	if w.member == nil {
+		return
+	}
+	is, known, err := w.member(ctx)
+	if err != nil && ctx.Err() == nil {
+		w.log.Debug("ask the group for its members", zap.Error(err))
+	}
+	if known && err == nil {
+		w.seen(is)
+	}
 }
 
 // pause waits, or returns the context's error.

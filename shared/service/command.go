@@ -92,7 +92,7 @@ func JobCommand(service, use, short string, keys []Key, run func(ctx context.Con
 			if err := unprivileged(cfg); err != nil {
 				return err
 			}
-			log, err := NewLogger(cmd.ErrOrStderr(), cfg.String("log.format"), cfg.String("log.level"))
+			log, level, err := newLogger(cmd.ErrOrStderr(), cfg.String("log.format"), cfg.String("log.level"))
 			if err != nil {
 				return err
 			}
@@ -103,6 +103,7 @@ func JobCommand(service, use, short string, keys []Key, run func(ctx context.Con
 			ctx, stop := withSignals(cmd.Context(), log)
 			defer stop()
 			f := NewFrame(service, cfg, log)
+			f.level = &level
 			b := BuildInfo()
 			log.Info("starting", zap.String("service", service), zap.String("version", b.Version), zap.String("revision", b.Revision))
 			return run(ctx, f, cmd.OutOrStdout())

@@ -43,6 +43,7 @@ type Frame struct {
 	Ready  func() error
 	Status func() any
 
+	level   *zap.AtomicLevel // of Log; nil: it cannot be changed
 	started time.Time
 }
 
@@ -116,6 +117,9 @@ func (f *Frame) handler(g *guard) http.Handler {
 		}
 		WriteJSON(w, http.StatusOK, s)
 	})
+	if f.level != nil {
+		loggers{*f.level, f.Log}.register(mux)
+	}
 	mux.Handle("/", f.Mux)
 	routed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The muxes' own answers to what they have no route for are plain text.

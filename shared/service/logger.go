@@ -10,9 +10,16 @@ import (
 
 // NewLogger makes a logger that writes to w. format is json or console; level debug, info, warn or error.
 func NewLogger(w io.Writer, format, level string) (*zap.Logger, error) {
+	log, _, err := newLogger(w, format, level)
+	return log, err
+}
+
+// newLogger also returns the level, which can be changed while the logger is in use.
+func newLogger(w io.Writer, format, level string) (*zap.Logger, zap.AtomicLevel, error) {
 	lvl, err := zapcore.ParseLevel(level)
+	atomic := zap.NewAtomicLevelAt(lvl)
 	if err != nil {
-		return nil, fmt.Errorf("log.level: %w", err)
+		return nil, atomic, fmt.Errorf("log.level: %w", err)
 	}
 	ec := zap.NewProductionEncoderConfig()
 	ec.EncodeTime = zapcore.ISO8601TimeEncoder
@@ -25,8 +32,8 @@ func NewLogger(w io.Writer, format, level string) (*zap.Logger, error) {
 		ec.EncodeLevel = zapcore.CapitalLevelEncoder
 		enc = zapcore.NewConsoleEncoder(ec)
 	default:
-		return nil, fmt.Errorf("log.format: unknown format %q", format)
+		return nil, atomic, fmt.Errorf("log.format: unknown format %q", format)
 	}
 	sink := zapcore.Lock(zapcore.AddSync(w))
-	return zap.New(zapcore.NewCore(enc, sink, lvl), zap.ErrorOutput(sink)), nil
+	return zap.New(zapcore.NewCore(enc, sink, atomic), zap.ErrorOutput(sink)), atomic, nil
 }

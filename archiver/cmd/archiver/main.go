@@ -2,6 +2,7 @@
 package main
 
 import (
+	"net/http"
 	"os"
 
 	"tapedeck.dev/tapedeck/archiver"
@@ -11,6 +12,10 @@ import (
 
 func main() {
 	root := service.Command("archiver", "Record Kafka topics to an object store, each offset exactly once.", archiver.Keys(), archiver.Run)
-	root.AddCommand(archiver.RunCommand(), inspect.InspectCommand(), inspect.VerifyCommand(), inspect.AcceptGapCommand())
+	root.AddCommand(archiver.RunCommand(), statusCommand(),
+		operateCommand("pause", http.MethodPut, "Let a running archiver fetch nothing more; it stays in its group"),
+		operateCommand("resume", http.MethodPut, "Let a paused archiver go on"),
+		operateCommand("restart", http.MethodPost, "Let partitions of a running archiver begin again from the archive, stopped ones too"),
+		inspect.InspectCommand(), inspect.VerifyCommand(), inspect.AcceptGapCommand())
 	os.Exit(service.Main(root, os.Args[1:]))
 }
