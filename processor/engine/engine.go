@@ -59,6 +59,7 @@ type Commit struct {
 	Low      int64 // oldest offset that an open window needs (≤ Position; where none, the offset to go on reading at); a restart reads from here
 	MaxAtLow int64 // maximum event time of the records below Low, NoTime for none
 	Emitted  int64 // W through which every closing has been handed out by Take, NoTime for none
+	Partial  Partial
 }
 
 // Engine holds the state of one pipeline. Not safe for concurrent use.
@@ -131,7 +132,7 @@ func (e *Engine) AddPartition(tp TP, at Commit) {
 	p := &partition{tp: tp, source: src, shard: sh, index: len(sh.parts), pos: at.Low, maxTime: at.MaxAtLow, floor: NoTime,
 		floors: slices.Clone(e.floors[tp]), handedOut: at.Position}
 	sh.parts = append(sh.parts, p)
-	sh.emitted = max(sh.emitted, at.Emitted)
+	sh.handedOut(at.Emitted, at.Partial)
 	e.parts[tp] = p
 	p.applyFloors()
 }
@@ -148,6 +149,12 @@ func (e *Engine) RemovePartition(tp TP) {
 		for _, w := range p.shard.windows {
 			e.stats.OpenWindows--
 			e.stats.StateBytes -= w.bytes
+		}
+		for _, w := range p.shard.closing {
+			e.stats.StateBytes -= w.bytes
+		}
+		for _, o := range p.side {
+			e.stats.SideBytes -= o.size()
 		}
 		delete(e.parts, tp)
 	}
@@ -240,10 +247,11 @@ func (e *Engine) Watermark(tp TP) (w int64, heldBy TP) {
 	return NoTime, tp
 }
 
-// Stats counts since New: records fed, results, late, future, poison handed out, open windows, bytes of state (about).
+// Stats counts since New: records fed, results, late, future, poison handed out, open windows, bytes of their state (about), bytes of the side
+// outputs that were not taken yet (about).
 type Stats struct {
 	Records, Results, Late, Future, Poison int64
-	OpenWindows, StateBytes                int64
+	OpenWindows, StateBytes, SideBytes     int64
 }
 
 // Stats returns the counters.

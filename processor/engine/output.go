@@ -59,26 +59,31 @@ func newShape(p *pipeline.Pipeline) shape {
 	return s
 }
 
-// results appends the records of one closed window of sh. drained: its time had not come.
-func (e *Engine) results(out []Output, sh *shard, w *window, drained bool) []Output {
+// result is the record of one group of a closed window of sh.
+func (e *Engine) result(sh *shard, w *window, g *group) Output {
 	start := w.end - e.p.Window.SizeMs
-	for _, g := range w.sorted() {
-		key := []byte(g.key)
-		partition := int32(0)
-		if e.p.Keyed {
-			partition = sh.parts[0].tp.Partition
-		} else {
-			partition = murmur2.Partition(key, e.p.Output.Partitions)
-		}
-		headers := []record.Header{{Key: HeaderID, Value: e.id(w.end, start, partition, key)}}
-		if drained {
-			headers = append(headers, record.Header{Key: HeaderDrained, Value: []byte("true")})
-		}
-		out = append(out, Output{Kind: Result, Record: record.Record{Topic: e.p.Output.Topic, Partition: partition,
-			Timestamp: max(w.end-1, 1), Key: key, Value: e.value(g, start, w.end), Headers: headers, LeaderEpoch: record.NoEpoch}})
-		e.stats.Results++
+	key := []byte(g.key)
+	partition := int32(0)
+	if e.p.Keyed {
+		partition = sh.parts[0].tp.Partition
+	} else {
+		partition = murmur2.Partition(key, e.p.Output.Partitions)
 	}
-	return out
+	headers := []record.Header{{Key: HeaderID, Value: e.id(w.end, start, partition, key)}}
+	if w.drained {
+		headers = append(headers, record.Header{Key: HeaderDrained, Value: []byte("true")})
+	}
+	return Output{Kind: Result, Record: record.Record{Topic: e.p.Output.Topic, Partition: partition,
+		Timestamp: max(w.end-1, 1), Key: key, Value: e.value(g, start, w.end), Headers: headers, LeaderEpoch: record.NoEpoch}}
+}
+
+// size is about what the output takes in memory and in a transaction, bytes.
+func (o *Output) size() int64 {
+	n := 100 + len(o.Record.Key) + len(o.Record.Value)
+	for _, h := range o.Record.Headers {
+		n += 40 + len(h.Key) + len(h.Value)
+	}
+	return int64(n)
 }
 
 // value is the JSON object of one result: window, key fields, aggregates, in the pipeline's order. An aggregate whose exact result does not
@@ -153,8 +158,10 @@ func (e *Engine) aside(k Kind, p *partition, r *record.Record, reason string, mo
 	headers = append(headers, record.Header{Key: HeaderTopic, Value: []byte(p.tp.Topic)}, number(HeaderPartition, int64(p.tp.Partition)),
 		number(HeaderOffset, r.Offset), number(HeaderTimestamp, r.Timestamp), record.Header{Key: HeaderReason, Value: []byte(reason)})
 	headers = append(headers, more...)
-	p.side = append(p.side, Output{Kind: k, Record: record.Record{Topic: SideTopic(e.p, k), Partition: p.tp.Partition,
-		Timestamp: min(max(r.Timestamp, 1), MaxTime), Key: r.Key, Value: r.Value, Headers: headers, LeaderEpoch: record.NoEpoch}})
+	o := Output{Kind: k, Record: record.Record{Topic: SideTopic(e.p, k), Partition: p.tp.Partition,
+		Timestamp: min(max(r.Timestamp, 1), MaxTime), Key: r.Key, Value: r.Value, Headers: headers, LeaderEpoch: record.NoEpoch}}
+	p.side = append(p.side, o)
+	e.stats.SideBytes += o.size()
 }
 
 func number(key string, n int64) record.Header {

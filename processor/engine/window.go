@@ -13,7 +13,9 @@ type shard struct {
 	windows map[int64]*window // open ones, by end
 	last    *window           // the one used last
 	closed  int64             // every window with end ≤ closed has been closed in this run
-	emitted int64             // … and handed out, in this run or before the restart
+	closing []*window         // those of them that are not handed out to their end, in order
+	emitted int64             // every window with end ≤ emitted has been handed out, in this run or before the restart
+	partial Partial           // of the first window after emitted
 }
 
 // window is one open window.
@@ -22,6 +24,11 @@ type window struct {
 	groups map[string]*group
 	needs  []need // by partition index; shorter where the last partitions have none
 	bytes  int64
+
+	// Once it is closed:
+	order   []*group // sorted
+	next    int      // in order: what is handed out next
+	drained bool     // its time had not come
 }
 
 // group is one key's state.
@@ -107,7 +114,6 @@ func (e *Engine) close(s *shard, w int64) []*window {
 	for _, win := range done {
 		delete(s.windows, win.end)
 		e.stats.OpenWindows--
-		e.stats.StateBytes -= win.bytes
 	}
 	s.last = nil
 	return done

@@ -20,11 +20,17 @@ type metadata struct {
 	Low *int64 `json:"low"`
 	M   *int64 `json:"m"`
 	W   *int64 `json:"w"`
+	// Closing is there only between two transactions of one closing.
+	Closing *engine.Partial `json:"closing,omitempty"`
 }
 
-// FormatCommit returns c as the committed offset and its metadata (at most 100 bytes; Kafka allows 4,095).
+// FormatCommit returns c as the committed offset and its metadata (at most 220 bytes; Kafka allows 4,095).
 func FormatCommit(c engine.Commit) kafka.CommitOffset {
-	b, err := json.Marshal(metadata{metadataVersion, &c.Low, &c.MaxAtLow, &c.Emitted})
+	m := metadata{V: metadataVersion, Low: &c.Low, M: &c.MaxAtLow, W: &c.Emitted}
+	if c.Partial.N > 0 {
+		m.Closing = &c.Partial
+	}
+	b, err := json.Marshal(m)
 	if err != nil {
 		panic(fmt.Sprintf("live: %v", err)) // plain data always encodes
 	}
@@ -48,5 +54,11 @@ func ParseCommit(o kafka.CommitOffset) (engine.Commit, error) {
 	if m.Low == nil || m.M == nil || m.W == nil || o.Offset < 0 || *m.Low < 0 || *m.Low > o.Offset {
 		return engine.Commit{}, fmt.Errorf("parse commit metadata %q at offset %d: incomplete or out of order", o.Metadata, o.Offset)
 	}
-	return engine.Commit{Position: o.Offset, Low: *m.Low, MaxAtLow: *m.M, Emitted: *m.W}, nil
+	c := engine.Commit{Position: o.Offset, Low: *m.Low, MaxAtLow: *m.M, Emitted: *m.W}
+	if m.Closing != nil {
+		if c.Partial = *m.Closing; c.Partial.N <= 0 || c.Partial.End <= c.Emitted {
+			return engine.Commit{}, fmt.Errorf("parse commit metadata %q: the closing is incomplete or out of order", o.Metadata)
+		}
+	}
+	return c, nil
 }

@@ -13,9 +13,11 @@ func TestCommitRoundTrip(t *testing.T) {
 		{},
 		{Position: 10, Low: 3, MaxAtLow: engine.NoTime, Emitted: engine.NoTime},
 		{Position: math.MaxInt64, Low: math.MaxInt64, MaxAtLow: math.MinInt64, Emitted: math.MaxInt64},
+		{Position: math.MaxInt64, Low: math.MaxInt64, MaxAtLow: math.MinInt64, Emitted: math.MinInt64,
+			Partial: engine.Partial{End: math.MaxInt64, N: math.MaxInt64, Check: math.MaxUint64}},
 	} {
 		o := FormatCommit(c)
-		if len(o.Metadata) > 100 {
+		if len(o.Metadata) > 220 {
 			t.Errorf("%d bytes of metadata: %s", len(o.Metadata), o.Metadata)
 		}
 		if got, err := ParseCommit(o); err != nil || got != c {
@@ -29,7 +31,8 @@ func TestCommitRoundTrip(t *testing.T) {
 
 func TestParseCommitRefuses(t *testing.T) {
 	for _, m := range []string{``, `{}`, `x`, `{"v":2,"low":1,"m":1,"w":1}`, `{"v":1,"low":1,"m":1}`, `{"v":1,"low":11,"m":1,"w":1}`, `{"v":1,"low":-1,"m":1,"w":1}`,
-		`{"v":1,"low":1,"m":1,"w":1,"x":1}`, `{"v":1,"low":1,"m":1,"w":1} 1`} {
+		`{"v":1,"low":1,"m":1,"w":1,"closing":{"end":2,"n":0,"check":1}}`, `{"v":1,"low":1,"m":1,"w":2,"closing":{"end":2,"n":1,"check":1}}`,
+		`{"v":1,"low":1,"m":1,"w":1,"closing":{"end":2,"n":1,"check":1,"x":1}}`, `{"v":1,"low":1,"m":1,"w":1,"x":1}`, `{"v":1,"low":1,"m":1,"w":1} 1`} {
 		if c, err := ParseCommit(kafka.CommitOffset{Offset: 10, Metadata: m}); err == nil {
 			t.Errorf("%q parsed as %v", m, c)
 		}
@@ -38,6 +41,7 @@ func TestParseCommitRefuses(t *testing.T) {
 
 func FuzzParseCommit(f *testing.F) {
 	f.Add(int64(10), `{"v":1,"low":3,"m":5,"w":7}`)
+	f.Add(int64(10), `{"v":1,"low":3,"m":5,"w":7,"closing":{"end":8,"n":2,"check":18446744073709551615}}`)
 	f.Fuzz(func(t *testing.T, off int64, m string) {
 		c, err := ParseCommit(kafka.CommitOffset{Offset: off, Metadata: m})
 		if err != nil {

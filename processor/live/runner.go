@@ -25,6 +25,8 @@ type Config struct {
 	InstanceID       string         // keyed pipelines: unique among the processes of the group, the same after a restart
 	CommitInterval   time.Duration  // 1 s
 	CommitRecords    int            // 100,000
+	TxRecords        int            // 100,000: outputs in one transaction, about; larger closings go out in several
+	TxBytes          int64          // 64 MiB: the same in bytes
 	MetadataInterval time.Duration  // 5 s: how often new partitions and log ends are looked for
 	KeepInterval     time.Duration  // 1 h: how old a stored position may become before it is stored again; far below the broker's offsets.retention
 	TxTimeout        time.Duration  // 30 s: after it the broker aborts a transaction whose process died
@@ -81,6 +83,12 @@ func NewRunner(cfg Config) (*Runner, error) {
 	setDefault(&cfg.TxTimeout, 30*time.Second)
 	if cfg.CommitRecords <= 0 {
 		cfg.CommitRecords = 100_000
+	}
+	if cfg.TxRecords <= 0 {
+		cfg.TxRecords = 100_000
+	}
+	if cfg.TxBytes <= 0 {
+		cfg.TxBytes = 64 << 20
 	}
 	r := &Runner{cfg: cfg}
 	r.board.st.State = Starting

@@ -292,7 +292,7 @@ func (t *task) tick(ctx context.Context) error {
 			return err
 		}
 	}
-	if t.fed >= t.cfg.CommitRecords || time.Since(t.lastCommit) >= t.cfg.CommitInterval {
+	if t.fed >= t.cfg.CommitRecords || t.eng.Stats().SideBytes >= t.cfg.TxBytes || time.Since(t.lastCommit) >= t.cfg.CommitInterval {
 		if err := t.commit(ctx); err != nil {
 			return err
 		}
@@ -327,7 +327,10 @@ func (t *task) commit(ctx context.Context) error {
 	if len(t.idleAfter) > 0 {
 		t.passIdle(ctx, time.Now())
 	}
-	outs := t.eng.Take()
+	outs, err := t.closings(ctx)
+	if err != nil {
+		return err
+	}
 	changed := map[kafka.TP]engine.Commit{}
 	for tp, c := range t.extra {
 		changed[tp] = c
@@ -355,6 +358,17 @@ func (t *task) commit(ctx context.Context) error {
 		positions = t.stored()
 		maps.Copy(positions, changed)
 	}
+	if err := t.store(ctx, outs, positions); err != nil {
+		return err
+	}
+	if due {
+		t.allStored = time.Now()
+	}
+	return nil
+}
+
+// store writes outs, what is pending and positions in one transaction.
+func (t *task) store(ctx context.Context, outs []engine.Output, positions map[kafka.TP]engine.Commit) error {
 	if err := t.transact(ctx, t.pending, outs, positions); err != nil {
 		var refused *sink.RefusedError
 		if err = sink.Refused(err, outs); errors.As(err, &refused) {
@@ -362,15 +376,12 @@ func (t *task) commit(ctx context.Context) error {
 		}
 		return fmt.Errorf("commit pipeline %s: %w", t.cfg.Pipeline.Name, err)
 	}
-	for tp, c := range changed {
+	for tp, c := range positions {
 		if p, ok := t.parts[tp]; ok {
 			p.committed = c
 		}
 	}
 	t.pending, t.extra = nil, nil
-	if due {
-		t.allStored = time.Now()
-	}
 	t.board.update(func(st *Status) { st.count(outs); st.Commits++ })
 	return nil
 }

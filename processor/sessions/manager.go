@@ -37,6 +37,8 @@ type Config struct {
 	MaxUploadBytes  int64          // all segments being received or fed at one time; at least MaxSegmentBytes, its default
 	CommitInterval  time.Duration  // 1 s
 	CommitRecords   int            // 100,000
+	TxRecords       int            // 100,000: outputs in one transaction, about
+	TxBytes         int64          // 64 MiB: the same in bytes
 	TxTimeout       time.Duration  // 60 s
 	Replication     int            // of topics that are created; ≤ 0: the broker's default
 	Log             *zap.Logger
@@ -66,6 +68,8 @@ func NewManager(cfg Config) *Manager {
 	setDefault(&cfg.MaxSegmentBytes, 1<<30)
 	setDefault(&cfg.CommitInterval, time.Second)
 	setDefault(&cfg.CommitRecords, 100_000)
+	setDefault(&cfg.TxRecords, 100_000)
+	setDefault(&cfg.TxBytes, 64<<20)
 	setDefault(&cfg.TxTimeout, time.Minute)
 	cfg.MaxUploadBytes = max(cfg.MaxUploadBytes, cfg.MaxSegmentBytes)
 	return &Manager{cfg: cfg, uploads: semaphore.NewWeighted(cfg.MaxUploadBytes), slots: map[string]*slot{}}

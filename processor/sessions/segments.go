@@ -161,7 +161,7 @@ func (s *open) feed(ctx context.Context, epoch int64, tp kafka.TP, p *part, h *s
 	ack := session.Ack{Expected: s.eng.Position(tp)}
 	s.fed++ // an advance alone is worth storing too
 	if s.commitDue() && s.caughtUp() {
-		if err := s.commit(ctx, s.eng.Take(), nil); err != nil {
+		if err := s.commit(ctx, false, nil); err != nil {
 			return ack, err
 		}
 	}

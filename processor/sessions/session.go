@@ -147,41 +147,62 @@ func (s *open) commitDue() bool {
 	return s.fed >= s.cfg.CommitRecords || s.fed > 0 && time.Since(s.last) >= s.cfg.CommitInterval
 }
 
-// commit stores outputs and progress in one transaction. change alters what is stored beside them; outs overrides Take.
-func (s *open) commit(ctx context.Context, outs []engine.Output, change func(*Stored)) error {
-	next := s.stored
-	commits := s.eng.Commits()
-	next.Parts = make([]StoredPart, len(s.stored.Parts))
-	for i, sp := range s.stored.Parts {
-		c, pr := commits[sp.TopicPartition], s.parts[sp.TopicPartition].proof
-		next.Parts[i] = StoredPart{TopicPartition: sp.TopicPartition, Position: c.Position, Low: c.Low, M: c.MaxAtLow, W: c.Emitted,
-			Count: pr.count, First: pr.first, Last: pr.last, Checksum: formatSum(pr.sum)}
+// commit stores the engine's outputs and progress in one transaction; a closing that is larger goes out in several, of which only the last moves
+// positions. change alters what is stored with the last.
+func (s *open) commit(ctx context.Context, drain bool, change func(*Stored)) error {
+	take := s.eng.TakeSome
+	if drain {
+		take = s.eng.DrainSome
 	}
-	for i := range outs {
-		switch outs[i].Kind {
-		case engine.Result:
-			next.Emitted++
-		case engine.Late:
-			next.Late++
-		case engine.Future:
-			next.Future++
-		case engine.Poison:
-			next.Poison++
+	bound := engine.Bound{Records: s.cfg.TxRecords, Bytes: s.cfg.TxBytes}
+	for {
+		outs, more, err := take(bound)
+		if err != nil {
+			return s.fail(ctx, err.Error()+"; replay under another name")
 		}
-		topic, ok := s.byLive[outs[i].Record.Topic]
-		if !ok {
-			return s.breakUp(fmt.Errorf("no topic of session %s for outputs of %s", s.name, outs[i].Record.Topic))
+		next := s.stored
+		commits := s.eng.Commits()
+		next.Parts = make([]StoredPart, len(s.stored.Parts))
+		for i, sp := range s.stored.Parts {
+			c, pr := commits[sp.TopicPartition], s.parts[sp.TopicPartition].proof
+			if !more {
+				sp.Position, sp.Low, sp.M = c.Position, c.Low, c.MaxAtLow
+				sp.Count, sp.First, sp.Last, sp.Checksum = pr.count, pr.first, pr.last, formatSum(pr.sum)
+			}
+			sp.W, sp.Closing = c.Emitted, nil
+			if c.Partial.N > 0 {
+				sp.Closing = &c.Partial
+			}
+			next.Parts[i] = sp
 		}
-		outs[i].Record.Topic = topic
+		for i := range outs {
+			switch outs[i].Kind {
+			case engine.Result:
+				next.Emitted++
+			case engine.Late:
+				next.Late++
+			case engine.Future:
+				next.Future++
+			case engine.Poison:
+				next.Poison++
+			}
+			topic, ok := s.byLive[outs[i].Record.Topic]
+			if !ok {
+				return s.breakUp(fmt.Errorf("no topic of session %s for outputs of %s", s.name, outs[i].Record.Topic))
+			}
+			outs[i].Record.Topic = topic
+		}
+		if change != nil && !more {
+			change(&next)
+		}
+		if err := s.write(ctx, outs, next); err != nil {
+			return err
+		}
+		if !more {
+			s.fed, s.last = 0, time.Now()
+			return nil
+		}
 	}
-	if change != nil {
-		change(&next)
-	}
-	if err := s.write(ctx, outs, next); err != nil {
-		return err
-	}
-	s.fed, s.last = 0, time.Now()
-	return nil
 }
 
 // write stores next and outs in one transaction; where it fails, the session is broken.
@@ -254,13 +275,7 @@ func (s *open) finish(ctx context.Context, epoch int64) error {
 			return e
 		}
 	}
-	var outs []engine.Output
-	if s.req.EndMode == session.Drain {
-		outs = s.eng.Drain()
-	} else {
-		outs = s.eng.Take()
-	}
-	if err := s.commit(ctx, outs, func(st *Stored) { st.State = session.Finished }); err != nil {
+	if err := s.commit(ctx, s.req.EndMode == session.Drain, func(st *Stored) { st.State = session.Finished }); err != nil {
 		return err
 	}
 	s.closeLocked(errors.New("the session is finished"))
@@ -315,7 +330,7 @@ func (s *open) room(ctx context.Context, tp kafka.TP) error {
 	}
 	// Windows that may close, close first.
 	if s.fed > 0 && s.caughtUp() {
-		if err := s.commit(ctx, s.eng.Take(), nil); err != nil {
+		if err := s.commit(ctx, false, nil); err != nil {
 			return err
 		}
 		if s.eng.Stats().StateBytes <= s.cfg.MaxStateBytes {

@@ -47,6 +47,8 @@ type StoredPart struct {
 	First    int64  `json:"first"`
 	Last     int64  `json:"last"`
 	Checksum string `json:"checksum"` // 16 hex digits
+	// Closing is there only between two transactions of one closing.
+	Closing *engine.Partial `json:"closing,omitempty"`
 }
 
 func newStored(req session.Request, pipelineHash string) Stored {
@@ -59,7 +61,11 @@ func newStored(req session.Request, pipelineHash string) Stored {
 }
 
 func (p StoredPart) commit() engine.Commit {
-	return engine.Commit{Position: p.Position, Low: p.Low, MaxAtLow: p.M, Emitted: p.W}
+	c := engine.Commit{Position: p.Position, Low: p.Low, MaxAtLow: p.M, Emitted: p.W}
+	if p.Closing != nil {
+		c.Partial = *p.Closing
+	}
+	return c
 }
 
 func formatSum(sum uint64) string { return fmt.Sprintf("%016x", sum) }

@@ -20,6 +20,8 @@ func keys() []service.Key {
 		service.Key{Name: "commit.interval.ms", Kind: service.Int, Default: "1000", Check: atLeast(1), Doc: "how often results and positions are committed, ms ≥ 1; does not change what is written, only how soon"},
 		service.Key{Name: "commit.records", Kind: service.Int, Default: "100000", Check: atLeast(1), Doc: "commit after so many input records even if the interval has not passed, ≥ 1"},
 		service.Key{Name: "metadata.interval.ms", Kind: service.Int, Default: "5000", Check: atLeast(100), Doc: "how often new partitions and log ends of the inputs are looked for, ms ≥ 100"},
+		service.Key{Name: "transaction.max.records", Kind: service.Int, Default: "100000", Check: atLeast(1), Doc: "outputs in one transaction, about, ≥ 1; a closing that has more goes out in several, and a kill between them leaves no seam"},
+		service.Key{Name: "transaction.max.bytes", Kind: service.Bytes, Default: "64MiB", Doc: "the same in bytes; what the largest transaction takes in memory, and in transaction.timeout.ms"},
 		service.Key{Name: "transaction.timeout.ms", Kind: service.Int, Default: "30000", Check: atLeast(1000), Doc: "after it the broker aborts the transaction of a process that died, ms ≥ 1000; others may have to wait so long"},
 		service.Key{Name: "session.timeout.ms", Kind: service.Int, Default: "10000", Check: atLeast(0), Doc: "how long the group waits for a silent process before another takes over, ms; within the broker's group.min/max.session.timeout.ms; 0: librdkafka's default (45 s)"},
 		service.Key{Name: "replication.factor", Kind: service.Int, Default: "0", Check: atLeast(0), Doc: "of the topics that the processor creates; 0: the broker's default"},

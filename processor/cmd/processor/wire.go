@@ -60,14 +60,16 @@ func wire(ctx context.Context, f *service.Frame) (*wired, error) {
 		return live.Config{
 			Pipeline: p, Consumer: consumer, Producer: producer, Admin: admin, Lookup: lookup,
 			GroupPrefix: c.String("group.prefix"), InstanceID: instance,
-			CommitInterval: ms("commit.interval.ms"), CommitRecords: int(c.Int("commit.records")), MetadataInterval: ms("metadata.interval.ms"),
+			CommitInterval: ms("commit.interval.ms"), CommitRecords: int(c.Int("commit.records")),
+			TxRecords: int(c.Int("transaction.max.records")), TxBytes: c.Int("transaction.max.bytes"), MetadataInterval: ms("metadata.interval.ms"),
 			TxTimeout: ms("transaction.timeout.ms"), SessionTimeout: ms("session.timeout.ms"),
 			StartLatest: c.String("start") == "latest", Replication: int(c.Int("replication.factor")), Log: f.Log,
 		}
 	}, sessions.Config{
 		Consumer: consumer, Producer: producer, Admin: admin, Lookup: lookup, GroupPrefix: c.String("group.prefix"),
 		MaxStateBytes: c.Int("session.max.bytes"), MaxSegmentBytes: c.Int("session.max.segment.bytes"), MaxUploadBytes: c.Int("session.max.upload.bytes"),
-		CommitInterval: ms("commit.interval.ms"), CommitRecords: int(c.Int("commit.records")), TxTimeout: ms("transaction.timeout.ms"),
+		CommitInterval: ms("commit.interval.ms"), CommitRecords: int(c.Int("commit.records")),
+		TxRecords: int(c.Int("transaction.max.records")), TxBytes: c.Int("transaction.max.bytes"), TxTimeout: ms("transaction.timeout.ms"),
 		Replication: int(c.Int("replication.factor")), Log: f.Log,
 	})
 	if err != nil {
