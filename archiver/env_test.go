@@ -133,7 +133,7 @@ func (e *env) settings(topics ...string) Settings {
 	return Settings{
 		Topics: Selection{Names: topics}, Refresh: 200 * time.Millisecond, Group: "g", Bootstrap: e.bootstrap,
 		Partition: partition.Config{RotateAge: time.Hour, Codec: "zstandard", Gap: partition.GapStop},
-		MaxMemory: 256 << 20, Isolation: "read_committed",
+		MaxMemory: 256 << 20, MaxLabelled: 1000, Isolation: "read_committed",
 		Consumer: map[string]string{"session.timeout.ms": "6000", "heartbeat.interval.ms": "300", "max.poll.interval.ms": "10000"},
 		MinRetry: 5 * time.Millisecond, MaxRetry: 50 * time.Millisecond, ShutdownIn: 5 * time.Second,
 	}

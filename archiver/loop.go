@@ -122,7 +122,9 @@ type PartitionStatus struct {
 	partition.Status
 	Waiting string `json:"waitingFor,omitempty"`
 	// unmoved is since when the position could move and does not; zero: it moves, or has a reason not to.
-	unmoved time.Time
+	unmoved        time.Time
+	OpenAgeSeconds float64 `json:"openAgeSeconds"` // since the open segment first held something
+	LagSeconds     float64 `json:"lagSeconds"`     // age of the oldest record that is not archived; see tapedeck_archiver_lag_seconds
 }
 
 func (l *loop) now() time.Duration { return time.Since(l.began) }
@@ -254,7 +256,7 @@ func (l *loop) revoke(tp kafka.TP) {
 	a.cancel()
 	delete(l.parts, tp)
 	l.work.trouble.clear(tp)
-	l.m.lag.DeleteLabelValues(tp.Topic, fmt.Sprint(tp.Partition))
+	l.m.forget(tp)
 }
 
 func (l *loop) ownedChanged() {
@@ -500,13 +502,14 @@ func (l *loop) publish(now bool) {
 			ps.State = Paused
 		}
 		ps.unmoved = a.progress.look(time.Now(), ps)
+		ps.LagSeconds = a.progress.lagSeconds(time.Now(), ps.Status)
+		if ps.OpenSince >= 0 {
+			ps.OpenAgeSeconds = (l.now() - ps.OpenSince).Seconds()
+		}
 		s.Partitions = append(s.Partitions, ps)
 		counts[ps.State]++
 		if a.paused {
 			held++
-		}
-		if ps.Lag >= 0 {
-			l.m.lag.WithLabelValues(tp.Topic, fmt.Sprint(tp.Partition)).Set(float64(ps.Lag))
 		}
 	}
 	slices.SortFunc(s.Partitions, func(a, b PartitionStatus) int {
@@ -515,6 +518,7 @@ func (l *loop) publish(now bool) {
 		}
 		return 1
 	})
+	l.m.publish(s.Partitions, l.set.MaxLabelled)
 	for _, st := range allStates {
 		l.m.states.WithLabelValues(string(st)).Set(float64(counts[st]))
 	}

@@ -22,12 +22,15 @@ type metrics struct {
 	topicsNotKept                                 prometheus.Counter
 	putTime                                       prometheus.Histogram
 
-	lag     *prometheus.GaugeVec // topic, partition
-	states  *prometheus.GaugeVec // state
-	stopped prometheus.Gauge
-	missing prometheus.Gauge
-	held    prometheus.Gauge
-	memory  prometheus.Gauge
+	lag                         *prometheus.GaugeVec // topic, partition
+	states                      *prometheus.GaugeVec // state
+	seconds, archived, position *prometheus.GaugeVec // topic, partition; as lag, at most metrics.partitions.max of each
+	staleness                   prometheus.Gauge
+	unlabelled                  prometheus.Gauge
+	stopped                     prometheus.Gauge
+	missing                     prometheus.Gauge
+	held                        prometheus.Gauge
+	memory                      prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -54,15 +57,20 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		topicsNotKept:    prometheus.NewCounter(counter("topic_config_errors_total", "Times that the configuration of topics could not be read or kept in the archive.")),
 		putTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tapedeck_archiver_put_seconds",
 			Help: "Time from the start of a segment's put to its confirmation, retries included.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 16)}),
-		lag:     prometheus.NewGaugeVec(gauge("lag_records", "Log end minus archived offset."), []string{"topic", "partition"}),
-		states:  prometheus.NewGaugeVec(gauge("partitions", "Partitions of this process by state."), []string{"state"}),
-		stopped: prometheus.NewGauge(gauge("stopped_partitions", "Partitions that stopped and need a person; /status says why.")),
-		missing: prometheus.NewGauge(gauge("topics_missing", "Topics that are named in topics and are not in Kafka.")),
-		held:    prometheus.NewGauge(gauge("held_partitions", "Partitions whose fetching waits for the store or for memory.")),
-		memory:  prometheus.NewGauge(gauge("memory_bytes", "Bytes in buffered segments.")),
+		lag:        prometheus.NewGaugeVec(gauge("lag_records", "Log end minus archived offset."), []string{"topic", "partition"}),
+		seconds:    prometheus.NewGaugeVec(gauge("lag_seconds", "Age of the oldest record that is not archived: by its timestamp once it is fetched, before that since this process saw it in the log; 0 without a lag."), []string{"topic", "partition"}),
+		archived:   prometheus.NewGaugeVec(gauge("archived_offset", "Next offset of the newest confirmed segment."), []string{"topic", "partition"}),
+		position:   prometheus.NewGaugeVec(gauge("position_offset", "Next offset to fetch."), []string{"topic", "partition"}),
+		staleness:  prometheus.NewGauge(gauge("staleness_seconds", "The largest lag_seconds of all partitions of this process, those without series of their own included.")),
+		unlabelled: prometheus.NewGauge(gauge("unlabelled_partitions", "Partitions of this process beyond metrics.partitions.max, without series of their own.")),
+		states:     prometheus.NewGaugeVec(gauge("partitions", "Partitions of this process by state."), []string{"state"}),
+		stopped:    prometheus.NewGauge(gauge("stopped_partitions", "Partitions that stopped and need a person; /status says why.")),
+		missing:    prometheus.NewGauge(gauge("topics_missing", "Topics that are named in topics and are not in Kafka.")),
+		held:       prometheus.NewGauge(gauge("held_partitions", "Partitions whose fetching waits for the store or for memory.")),
+		memory:     prometheus.NewGauge(gauge("memory_bytes", "Bytes in buffered segments.")),
 	}
 	reg.MustRegister(m.records, m.segments, m.bytes, m.lost, m.adopted, m.retries, m.commits, m.rebalance, m.groupErrs, m.noSchema, m.lateSchemas, m.changedSchemas, m.forgottenSchemas, m.topicsNotKept, m.putTime,
-		m.lag, m.states, m.stopped, m.missing, m.held, m.memory)
+		m.lag, m.seconds, m.archived, m.position, m.staleness, m.unlabelled, m.states, m.stopped, m.missing, m.held, m.memory)
 	return m
 }
 

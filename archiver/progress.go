@@ -1,7 +1,10 @@
 package archiver
 
 import (
+	"strconv"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"tapedeck.dev/tapedeck/archiver/partition"
 	"tapedeck.dev/tapedeck/shared/kafka"
@@ -14,6 +17,8 @@ type stableOffsets map[kafka.TP]int64
 type progress struct {
 	stable   int64 // as last seen; 0 before that
 	position int64
+	lagging  time.Time // since when there is something that is not archived; zero: there is not
+	archived int64     // when lagging was set
 	since    time.Time // since when it could move and does not; zero: it does
 }
 
@@ -38,5 +43,52 @@ func (l *loop) memberSeen(member bool) {
 		l.pub.cond.stranger = time.Time{}
 	case l.pub.cond.stranger.IsZero():
 		l.pub.cond.stranger = time.Now()
+	}
+}
+
+// lagSeconds is how old the oldest record is that is not archived. Where it is not fetched yet nobody knows its timestamp: then it is as old as
+// this process has known of it, at least.
+func (p *progress) lagSeconds(now time.Time, s partition.Status) float64 {
+	if s.Lag <= 0 {
+		p.lagging = time.Time{}
+		return 0
+	}
+	if p.lagging.IsZero() || s.Archived != p.archived {
+		p.lagging, p.archived = now, s.Archived
+	}
+	known := now.Sub(p.lagging).Seconds()
+	if s.OldestTimestamp < 0 {
+		return known
+	}
+	return max(known, now.Sub(time.UnixMilli(s.OldestTimestamp)).Seconds())
+}
+
+// publish sets the series of partitions, of the first by name where there are more than the bound (0: of none).
+func (m *metrics) publish(parts []PartitionStatus, bound int) {
+	stale, labelled := 0.0, 0
+	for _, p := range parts {
+		stale = max(stale, p.LagSeconds)
+		if labelled == bound {
+			m.forget(p.TP)
+			continue
+		}
+		labelled++
+		number := strconv.Itoa(int(p.Partition))
+		if p.Lag >= 0 {
+			m.lag.WithLabelValues(p.Topic, number).Set(float64(p.Lag))
+			m.seconds.WithLabelValues(p.Topic, number).Set(p.LagSeconds)
+		}
+		m.archived.WithLabelValues(p.Topic, number).Set(float64(p.Archived))
+		m.position.WithLabelValues(p.Topic, number).Set(float64(p.Position))
+	}
+	m.staleness.Set(stale)
+	m.unlabelled.Set(float64(len(parts) - labelled))
+}
+
+// forget drops the series of a partition that is not ours any more.
+func (m *metrics) forget(tp kafka.TP) {
+	number := strconv.Itoa(int(tp.Partition))
+	for _, v := range []*prometheus.GaugeVec{m.lag, m.seconds, m.archived, m.position} {
+		v.DeleteLabelValues(tp.Topic, number)
 	}
 }

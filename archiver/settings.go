@@ -49,6 +49,8 @@ func Keys() []service.Key {
 		service.Key{Name: "start", Default: "earliest", Check: checkStart,
 			Doc: "where a partition without an archive begins: " + startForms + "; what is below is recorded as not archived. Of partitions that appear later nothing is left out"},
 		service.Key{Name: "start.offsets", Kind: service.List, Doc: "with start=offsets: topic:partition:offset, comma separated or a list; a partition that is not named begins at earliest"},
+		service.Key{Name: "metrics.partitions.max", Kind: service.Int, Default: "1000", Check: atLeast(0),
+			Doc: "how many partitions of a process have metrics of their own, ≥ 0; the others count in tapedeck_archiver_staleness_seconds only"},
 		service.Key{Name: "memory.max.bytes", Kind: service.Bytes, Default: "512MiB", Check: bytesAtLeast(1 << 20),
 			Doc: "bound on buffered records of all partitions, in bytes, ≥ 1MiB; beyond it segments end early and fetching waits"},
 	)
@@ -96,6 +98,7 @@ type Settings struct {
 	Admin         map[string]string
 	MinRetry      time.Duration // of a create; 0: 200 ms
 	MaxRetry      time.Duration // 0: 10 s
+	MaxLabelled   int           // partitions with series of their own
 	StrangerAfter time.Duration // see strangerAfter, its default
 	StalledAfter  time.Duration // see stalledAfter, its default
 	ShutdownIn    time.Duration // creates in flight may finish for so long; 0: 8 s
@@ -130,12 +133,13 @@ func ReadSettings(c *service.Config) (Settings, error) {
 			Recreated: partition.RecreatedPolicy(c.String("topic.recreated")),
 			SchemaIDs: c.String("schema.registry.url") != "",
 		},
-		Schedule:  max(0, ms("rotate.schedule.interval.ms")),
-		MaxMemory: c.Int("memory.max.bytes"),
-		Isolation: c.String("isolation.level"),
-		Bootstrap: c.String("bootstrap.servers"),
-		Consumer:  c.ClientOverrides("consumer"),
-		Admin:     c.ClientOverrides(""),
+		Schedule:    max(0, ms("rotate.schedule.interval.ms")),
+		MaxMemory:   c.Int("memory.max.bytes"),
+		MaxLabelled: int(c.Int("metrics.partitions.max")),
+		Isolation:   c.String("isolation.level"),
+		Bootstrap:   c.String("bootstrap.servers"),
+		Consumer:    c.ClientOverrides("consumer"),
+		Admin:       c.ClientOverrides(""),
 	}
 	zone, err := loadZone(c.String("timezone"))
 	if err != nil {

@@ -53,7 +53,7 @@ type BackupPartition struct {
 func (a *Archiver) RunUntilNow(ctx context.Context) (*Backup, error) {
 	b := &Backup{}
 	err := a.archive(ctx, func(ctx context.Context, l *loop, wat *watcher) error {
-		look := &watcher{admin: wat.admin, store: wat.store, sel: wat.sel, log: wat.log, answered: wat.answered, first: wat.first, target: map[string]bool{}}
+		look := wat.alone()
 		pending, err := l.freeze(ctx, look, b)
 		if err != nil {
 			return err

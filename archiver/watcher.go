@@ -49,6 +49,13 @@ type watcher struct {
 	seen      func(member bool)                                 // called with the answer
 }
 
+// alone returns a watcher that may be used beside this one: what it remembers for itself is its own.
+func (w *watcher) alone() *watcher {
+	c := *w
+	c.target = map[string]bool{}
+	return &c
+}
+
 func (w *watcher) run(ctx context.Context) {
 	var ranges time.Time
 	for {

@@ -106,7 +106,9 @@ func (p *Partition) take(now time.Duration, r *record.Record) (acts []Action, ok
 		return append(acts, p.stop(Refused, err)...), false
 	}
 	p.truncated, p.failures = 0, 0
-	p.open.records++
+	if p.open.records++; p.open.records == 1 {
+		p.open.firstTimestamp = r.Timestamp
+	}
 	p.position = r.Offset + 1
 	p.holdSomething(now)
 	if p.cfg.SchemaIDs {

@@ -78,16 +78,17 @@ const (
 
 // Sealed is a segment that waits for its put: an open one whose end is decided.
 type Sealed struct {
-	Writer      *segment.Writer
-	ID          segment.LogIdentity
-	Next        int64
-	Incarnation int          // of the topic
-	Schemas     []schema.Ref // that keys and values name, ascending
-	Chain       segment.Chain
-	Start       int64
-	Records     int64
-	Cause       Cause
-	memBytes    int64 // of Writer when it was sealed: it is not asked again while a worker closes it
+	Writer         *segment.Writer
+	ID             segment.LogIdentity
+	Next           int64
+	Incarnation    int          // of the topic
+	Schemas        []schema.Ref // that keys and values name, ascending
+	Chain          segment.Chain
+	Start          int64
+	Records        int64
+	Cause          Cause
+	firstTimestamp int64 // of its first record, in ms
+	memBytes       int64 // of Writer when it was sealed: it is not asked again while a worker closes it
 }
 
 // Cause says why a segment was sealed: the setting that ended it.
@@ -157,13 +158,14 @@ type Partition struct {
 
 // open is the segment that records go to.
 type open struct {
-	start   int64
-	since   time.Duration // when it first held something
-	holding bool          // it holds something: position > start
-	writer  *segment.Writer
-	cutter  *segment.Cutter
-	ids     schema.Seen
-	records int64
+	start          int64
+	since          time.Duration // when it first held something
+	holding        bool          // it holds something: position > start
+	writer         *segment.Writer
+	cutter         *segment.Cutter
+	ids            schema.Seen
+	records        int64
+	firstTimestamp int64 // of the first record, in ms
 }
 
 // New returns a partition that was just assigned, and what to do first.
@@ -281,13 +283,14 @@ type Status struct {
 	Records     int64 `json:"recordsWritten"`
 	Lost        int64 `json:"lostOffsets"` // recorded as lost since this assignment
 	Begin       int64 `json:"begin"`       // archived, when this assignment began; −1: not known
+	Detail
 }
 
 // Status returns a copy.
 func (p *Partition) Status() Status {
 	s := Status{TP: p.tp, State: p.state, Reason: p.reason, Error: p.lastErr, TopicID: p.id.TopicID, Incarnation: p.incarnation, Archived: p.confirmed, Position: p.position,
 		LogStart: p.logStart, LogEnd: p.logEnd, Lag: -1, Seam: p.seam, OpenStart: -1, Sealed: len(p.sealed), Putting: p.putting, Held: p.Held(),
-		Segments: p.segments, Records: p.records, Lost: p.lostOffsets, Begin: p.firstNext}
+		Segments: p.segments, Records: p.records, Lost: p.lostOffsets, Begin: p.firstNext, Detail: p.detail()}
 	if p.logEnd >= 0 && p.state != Recovering {
 		s.Lag = max(0, p.logEnd-p.confirmed)
 	}
