@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"go.uber.org/zap"
@@ -64,8 +65,11 @@ func (w *workers) topicID(ctx context.Context, topic string) (string, error) {
 	return t.ID, nil
 }
 
-// backoff of the n-th failure in a row, n from 1.
-func backoff(n int) time.Duration { return min(workerRetryMin<<min(n-1, 10), workerRetryMax) }
+// backoff of the n-th failure in a row, n from 1: what the store has asked for, and full jitter, so that the partitions of many processes
+// that failed together do not come back together.
+func backoff(n int, err error) time.Duration {
+	return store.RetryAfter(err) + rand.N(min(workerRetryMin<<min(n-1, 10), workerRetryMax))
+}
 
 // recover finds out where a partition goes on. It repeats what may pass until ctx ends; then it returns nil.
 func (w *workers) recover(ctx context.Context, tp kafka.TP, after time.Duration) partition.Event {
@@ -91,7 +95,7 @@ func (w *workers) recover(ctx context.Context, tp kafka.TP, after time.Duration)
 		}
 		w.trouble.set(tp, err)
 		w.log.Warn("recover; trying again", zap.Stringer("partition", tp), zap.Int("attempt", n), zap.Error(err))
-		if pause(ctx, backoff(n)) != nil {
+		if pause(ctx, backoff(n, err)) != nil {
 			return nil
 		}
 	}
@@ -224,7 +228,7 @@ func (w *workers) sameTopic(ctx context.Context, s *partition.Sealed) (partition
 		}
 		w.trouble.set(tp, err)
 		w.log.Warn("read topic id before a create; trying again", zap.Stringer("partition", tp), zap.Error(err))
-		if pause(ctx, backoff(n)) != nil {
+		if pause(ctx, backoff(n, err)) != nil {
 			return nil, false
 		}
 	}

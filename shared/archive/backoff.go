@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"tapedeck.dev/tapedeck/shared/store"
 )
 
 // RetryPolicy bounds the waits between tries; retries end only with ctx.
@@ -54,9 +56,10 @@ type waiter struct {
 func realWaiter() waiter { return waiter{sleep: sleep, draw: rand.Int64N} }
 
 // backoff waits after a failed attempt: full jitter, any duration from 0 to the bound, so that many writers that were
-// refused together do not come back together. The error is the context's.
-func (w waiter) backoff(ctx context.Context, p RetryPolicy, attempt int) error {
-	return w.sleep(ctx, time.Duration(w.draw(int64(p.bound(attempt))+1)))
+// refused together do not come back together; and before that as long as the store has asked for with its failure. The error is the
+// context's.
+func (w waiter) backoff(ctx context.Context, p RetryPolicy, attempt int, failure error) error {
+	return w.sleep(ctx, store.RetryAfter(failure)+time.Duration(w.draw(int64(p.bound(attempt))+1)))
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

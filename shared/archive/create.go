@@ -56,9 +56,22 @@ func (a *Archive) CreateAs(ctx context.Context, topic string, h *segment.Header,
 			return &Outcome{Adopted: then == adopt, Tail: c.tail}, nil
 		case stop:
 			return nil, fmt.Errorf("create segment %s: %w", c.key, err)
+		case look:
+			// A store that asked to be left alone is not looked at before.
+			if d := store.RetryAfter(err); d > 0 {
+				p.tell(c.key, attempt, err)
+				if err := a.wait.sleep(ctx, d); err != nil {
+					return nil, fmt.Errorf("create segment %s: outcome unknown: %w", c.key, err)
+				}
+			}
 		case putAgain, lookAgain:
-			p.tell(c.key, attempt, err)
-			if err := a.wait.backoff(ctx, p, attempt); err != nil {
+			failure := err
+			if then == putAgain && c.saw == absent && store.RetryAfter(err) > 0 {
+				failure = nil // told, and waited for, before the look
+			} else {
+				p.tell(c.key, attempt, err)
+			}
+			if err := a.wait.backoff(ctx, p, attempt, failure); err != nil {
 				return nil, fmt.Errorf("create segment %s: outcome unknown: %w", c.key, err)
 			}
 			attempt++

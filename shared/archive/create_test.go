@@ -397,7 +397,7 @@ func TestBackoff(t *testing.T) {
 	w := waiter{sleep: func(_ context.Context, d time.Duration) error { waited = d; return nil }}
 	for _, draw := range []func(int64) int64{func(int64) int64 { return 0 }, func(n int64) int64 { return n - 1 }} {
 		w.draw = draw
-		if err := w.backoff(context.Background(), p, 2); err != nil {
+		if err := w.backoff(context.Background(), p, 2, nil); err != nil {
 			t.Fatal(err)
 		}
 		if want := time.Duration(draw(int64(200*time.Millisecond) + 1)); waited != want {

@@ -236,7 +236,7 @@ func (a *Archive) payIndex(ctx context.Context, tp record.TopicPartition, p Retr
 			return err
 		}
 		p.tell(name.Format(), attempt, err)
-		if err := a.wait.backoff(ctx, p, attempt); err != nil {
+		if err := a.wait.backoff(ctx, p, attempt, err); err != nil {
 			return fmt.Errorf("create index object %s: %w", name.Format(), err)
 		}
 	}

@@ -200,7 +200,7 @@ func (p probe) create(ctx context.Context, key string, data []byte) error {
 		if !errors.Is(err, store.ErrUnknown) || ctx.Err() != nil || attempt == probeTries {
 			return err
 		}
-		if err := p.wait.backoff(ctx, policy, attempt); err != nil {
+		if err := p.wait.backoff(ctx, policy, attempt, err); err != nil {
 			return err
 		}
 	}

@@ -53,8 +53,8 @@ var (
 	}
 )
 
-// New wraps s and registers tapedeck_store_calls_total{op,outcome}, tapedeck_store_bytes_total{op} and the histogram
-// tapedeck_store_seconds{op}. One store of a process is metered with one registerer; a second time is an error.
+// New wraps s and registers tapedeck_store_calls_total{op,outcome}, tapedeck_store_bytes_total{op}, the histogram
+// tapedeck_store_seconds{op}, and where s tells of its HTTP requests tapedeck_store_requests_total{request,answer}. One store of a process is metered with one registerer; a second time is an error.
 func New(s store.Store, reg prometheus.Registerer) (*Store, error) {
 	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tapedeck_store_calls_total",
@@ -73,6 +73,18 @@ func New(s store.Store, reg prometheus.Registerer) (*Store, error) {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics of the store %s: %w", s, err)
 		}
+	}
+	if o, ok := s.(interface {
+		Observe(func(request, answer string))
+	}); ok {
+		requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tapedeck_store_requests_total",
+			Help: "HTTP requests to the object store by name and answer (status, timeout, cancelled, none), each retry and each page of its own.",
+		}, []string{"request", "answer"})
+		if err := reg.Register(requests); err != nil {
+			return nil, fmt.Errorf("register metrics of the store %s: %w", s, err)
+		}
+		o.Observe(func(request, answer string) { requests.WithLabelValues(request, answer).Inc() })
 	}
 	m := &Store{Store: s, ops: map[string]*op{}}
 	for _, name := range opNames {

@@ -51,6 +51,7 @@ func TestCounts(t *testing.T) {
 	_, _, _ = m.GetRange(ctx, "k", 1, 3)
 	_, _, _ = m.List(ctx, "", "", 0)
 	_, _ = m.ListDirs(ctx, "")
+	_, _ = m.Sweep(ctx, nil)
 
 	want := map[string]metered.Counts{
 		store.OpCreate:   {Calls: 8, Errors: 7, Bytes: 5},
@@ -58,6 +59,7 @@ func TestCounts(t *testing.T) {
 		store.OpGetRange: {Calls: 1, Bytes: 3},
 		store.OpList:     {Calls: 1},
 		store.OpListDirs: {Calls: 1},
+		store.OpSweep:    {Calls: 1},
 	}
 	for op, got := range m.Calls() {
 		if got != want[op] {

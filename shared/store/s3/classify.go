@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/smithy-go"
@@ -22,8 +24,9 @@ type answer struct {
 	status  int
 	code    string // S3's error code
 	message string
-	request string // request id
-	html    bool   // the body is a page for people: a proxy answered, not S3
+	request string        // request id
+	after   time.Duration // Retry-After; 0 = none
+	html    bool          // the body is a page for people: a proxy answered, not S3
 }
 
 func readAnswer(err error) answer {
@@ -32,6 +35,7 @@ func readAnswer(err error) answer {
 	if errors.As(err, &httpErr) && httpErr.Response != nil && httpErr.Response.Response != nil {
 		a.status = httpErr.Response.StatusCode
 		a.html = strings.HasPrefix(httpErr.Response.Header.Get("Content-Type"), "text/html")
+		a.after = parseRetryAfter(httpErr.Response.Header.Get("Retry-After"), time.Now())
 		a.request = httpErr.Response.Header.Get("X-Amz-Request-Id")
 	}
 	var apiErr smithy.APIError
@@ -67,10 +71,10 @@ var (
 
 // createError classifies the failure of a create, by the contract of store.Store. rights are what it needs.
 func (s *Store) createError(ctx context.Context, key, rights string, err error) error {
-	fail := func(class error, text string) error {
-		return &callError{op: "create", key: key, addr: s.String(), text: text, class: class}
-	}
 	a := readAnswer(err)
+	fail := func(class error, text string) error {
+		return &callError{op: "create", key: key, addr: s.String(), text: text, class: class, after: a.after}
+	}
 	switch {
 	case errors.Is(err, errBody):
 		return fail(store.ErrUnknown, innerText(err))
@@ -117,10 +121,10 @@ func (s *Store) createError(ctx context.Context, key, rights string, err error) 
 
 // readError classifies the failure of a read after its retries.
 func (s *Store) readError(ctx context.Context, op, key string, err error) error {
-	fail := func(class error, text string) error {
-		return &callError{op: op, key: key, addr: s.String(), text: text, class: class}
-	}
 	a := readAnswer(err)
+	fail := func(class error, text string) error {
+		return &callError{op: op, key: key, addr: s.String(), text: text, class: class, after: a.after}
+	}
 	switch {
 	case a.status == 0 && ctx.Err() != nil:
 		return fail(ctx.Err(), "")
@@ -240,8 +244,9 @@ func innerText(err error) string {
 // wrap the end of a context which is not the caller's.
 type callError struct {
 	op, key, addr string
-	text          string // "" = the class says it
-	class         error  // one of store's errors or the context's; nil = none of them
+	text          string        // "" = the class says it
+	after         time.Duration // that the store asked to wait
+	class         error         // one of store's errors or the context's; nil = none of them
 }
 
 func (e *callError) Error() string {
@@ -257,3 +262,17 @@ func (e *callError) Error() string {
 }
 
 func (e *callError) Unwrap() error { return e.class }
+
+// RetryAfter is what store.RetryAfter reads.
+func (e *callError) RetryAfter() time.Duration { return e.after }
+
+// parseRetryAfter reads the header: seconds, or a date.
+func parseRetryAfter(v string, now time.Time) time.Duration {
+	if n, err := strconv.Atoi(v); err == nil {
+		return time.Duration(min(max(n, 0), 1<<30)) * time.Second
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return max(0, t.Sub(now))
+	}
+	return 0
+}

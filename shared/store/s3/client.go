@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -36,10 +35,10 @@ const (
 )
 
 // newClient builds the SDK's client. It reads the environment and files as the SDK's chain does, and makes no request.
-func newClient(ctx context.Context, o Options) (*awss3.Client, *http.Transport, error) {
+func newClient(ctx context.Context, o Options) (*awss3.Client, *http.Transport, *observed, error) {
 	setTransport, err := transportOptions(o)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	// The SDK's kind of client takes AWS_CA_BUNDLE and serves the providers of credentials.
 	base := awshttp.NewBuildableClient().WithTransportOptions(setTransport)
@@ -58,21 +57,22 @@ func newClient(ctx context.Context, o Options) (*awss3.Client, *http.Transport, 
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, load...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("load the AWS configuration for %s: %w", o, err)
+		return nil, nil, nil, fmt.Errorf("load the AWS configuration for %s: %w", o, err)
 	}
 	if c, ok := cfg.HTTPClient.(*awshttp.BuildableClient); ok {
 		base = c
 	}
 	transport := base.GetTransport()
 	if err := trust(transport, o); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	// A client of plain net/http stops the SDK from putting a timeout of its own on idle reads: it counts from the start
 	// of a request, so that a long upload would be cut off in the middle. And its connections can be closed.
-	cfg.HTTPClient = &http.Client{Transport: transport, CheckRedirect: noRedirect}
+	seen := &observed{next: transport}
+	cfg.HTTPClient = &http.Client{Transport: seen, CheckRedirect: noRedirect}
 	if cfg.Region == "" {
 		if o.Endpoint == "" {
-			return nil, nil, fmt.Errorf("no region for %s: give region=… in the address, or AWS_REGION", o)
+			return nil, nil, nil, fmt.Errorf("no region for %s: give region=… in the address, or AWS_REGION", o)
 		}
 		cfg.Region = "us-east-1"
 	}
@@ -99,12 +99,16 @@ func newClient(ctx context.Context, o Options) (*awss3.Client, *http.Transport, 
 		s.Retryer = retry.NewStandard(func(r *retry.StandardOptions) {
 			r.MaxAttempts = readAttempts
 			r.MaxBackoff = o.maxBackoff
-			r.Retryables = append(slices.Clone(r.Retryables), retry.IsErrorRetryableFunc(func(err error) aws.Ternary {
+			r.Backoff = politeBackoff{retry.NewExponentialJitterBackoff(o.maxBackoff)}
+			r.Retryables = append([]retry.IsErrorRetryable{retry.IsErrorRetryableFunc(func(err error) aws.Ternary {
+				if readAnswer(err).after > o.maxBackoff {
+					return aws.FalseTernary // the caller waits, with partitions paused
+				}
 				if errors.Is(err, errBroken) || errors.Is(err, errBody) {
 					return aws.TrueTernary
 				}
 				return aws.UnknownTernary
-			}))
+			})}, r.Retryables...)
 		})
 		switch o.Checksum {
 		case ChecksumWhenRequired, ChecksumNone:
@@ -120,7 +124,15 @@ func newClient(ctx context.Context, o Options) (*awss3.Client, *http.Transport, 
 			s.APIOptions = append(s.APIOptions, v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)
 		}
 	})
-	return client, transport, nil
+	return client, transport, seen, nil
+}
+
+// politeBackoff waits as the store asks (Retry-After), and the SDK's jitter on top.
+type politeBackoff struct{ jitter retry.BackoffDelayer }
+
+func (b politeBackoff) BackoffDelay(attempt int, err error) (time.Duration, error) {
+	d, jitterErr := b.jitter.BackoffDelay(attempt, err)
+	return d + readAnswer(err).after, jitterErr
 }
 
 // transportOptions gives timeouts and proxy to a transport.

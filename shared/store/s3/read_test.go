@@ -281,3 +281,35 @@ func TestListPages(t *testing.T) {
 		}
 	})
 }
+
+// A store that asks for more time than a read waits inside is not asked again by it: the caller is told how long to wait.
+func TestReadHonoursRetryAfter(t *testing.T) {
+	busy := func(after string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", after)
+			s3Error(503, "SlowDown")(w, r)
+		}
+	}
+	for after, c := range map[string]struct {
+		requests int
+		asked    time.Duration
+	}{
+		"120": {1, 2 * time.Minute}, "86400": {1, store.MaxRetryAfter}, "0": {4, 0}, "soon": {4, 0},
+	} {
+		f := newFake(t, busy(after))
+		s := f.store(t, s3.Options{})
+		_, err := s.Get(t.Context(), "k")
+		if n := len(f.seen()); n != c.requests || store.RetryAfter(err) != c.asked {
+			t.Errorf("Retry-After %s: %d requests, try again after %s: %v", after, n, store.RetryAfter(err), err)
+		}
+		err = s.Create(t.Context(), "k", nil)
+		checkClass(t, err, store.ErrUnknown)
+		if store.RetryAfter(err) != c.asked {
+			t.Errorf("create, Retry-After %s: try again after %s", after, store.RetryAfter(err))
+		}
+	}
+	f := newFake(t, busy(time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)))
+	if _, err := f.store(t, s3.Options{}).Get(t.Context(), "k"); store.RetryAfter(err) != store.MaxRetryAfter {
+		t.Errorf("a date: %s", store.RetryAfter(err))
+	}
+}

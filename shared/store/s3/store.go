@@ -27,6 +27,7 @@ type Store struct {
 	prefix    string // "" or ends in "/"
 	client    *awss3.Client
 	transport *http.Transport
+	observed  *observed
 
 	// multipart is what the store does with the condition of a completion, once that is known.
 	multipart struct {
@@ -70,11 +71,11 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		o.maxBackoff = maxBackoff
 	}
 	o.Prefix = strings.Trim(o.Prefix, "/")
-	client, transport, err := newClient(ctx, o)
+	client, transport, seen, err := newClient(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{o: o, client: client, transport: transport}
+	s := &Store{o: o, client: client, transport: transport, observed: seen}
 	if o.Prefix != "" {
 		s.prefix = o.Prefix + "/"
 	}
