@@ -243,11 +243,13 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	wat := &watcher{admin: admin, store: a.parts.Store, sel: a.set.Topics, every: a.set.Refresh, log: a.parts.Log, inbox: box, owned: &owned, answered: l.kafkaAnswered, first: first,
 		target: map[string]bool{}, isolation: a.set.Isolation, member: cons.IsMember, seen: l.memberSeen}
 	keeper := &topicKeeper{admin: admin, arc: a.arc, clusterID: cluster, owned: &owned, log: a.parts.Log, m: a.m, every: a.set.Refresh}
-	wat.keeper = keeper
+	groups := &groupKeeper{admin: admin, arc: a.arc, clusterID: cluster, own: a.set.Group, sel: a.set.Groups, tick: a.set.Refresh, owned: &owned, log: a.parts.Log, m: a.m}
+	wat.keeper, wat.groups = keeper, groups
 	helpers.Go(func() { wat.run(helpCtx) })
 	helpers.Go(func() { com.run(helpCtx) })
 	helpers.Go(func() { w.schemas.run(helpCtx) })
 	helpers.Go(func() { keeper.run(helpCtx) })
+	helpers.Go(func() { groups.run(helpCtx) })
 
 	err = drive(ctx, l, wat)
 	l.finish(endJobs, orDefault(a.set.ShutdownIn, shutdownBound))
@@ -261,6 +263,7 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	// A run that ended before the helpers came to it keeps what belongs to its segments all the same.
 	w.schemas.flush(last)
 	keeper.look(last, time.Now())
+	groups.finish(last)
 	return err
 }
 

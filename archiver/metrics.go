@@ -20,6 +20,8 @@ type metrics struct {
 	noSchema                                      prometheus.Counter
 	lateSchemas, changedSchemas, forgottenSchemas prometheus.Counter
 	topicsNotKept                                 prometheus.Counter
+	groupSnapshots                                *prometheus.CounterVec // result
+	groupsUnread                                  prometheus.Counter
 	putTime                                       prometheus.Histogram
 
 	lag                         *prometheus.GaugeVec // topic, partition
@@ -55,6 +57,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		changedSchemas:   prometheus.NewCounter(counter("schemas_changed_total", "Schema ids that the registry gave another meaning.")),
 		forgottenSchemas: prometheus.NewCounter(counter("schemas_forgotten_total", "Schemas that segments were written without and that are not looked for any more, since too many are.")),
 		topicsNotKept:    prometheus.NewCounter(counter("topic_config_errors_total", "Times that the configuration of topics could not be read or kept in the archive.")),
+		groupSnapshots:   prometheus.NewCounterVec(counter("group_snapshots_total", "Looks at the positions of consumer groups: kept, unchanged, or error."), []string{"result"}),
+		groupsUnread:     prometheus.NewCounter(counter("groups_unread_total", "Consumer groups whose positions could not be read, so that a snapshot holds older ones.")),
 		putTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tapedeck_archiver_put_seconds",
 			Help: "Time from the start of a segment's put to its confirmation, retries included.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 16)}),
 		lag:        prometheus.NewGaugeVec(gauge("lag_records", "Log end minus archived offset."), []string{"topic", "partition"}),
@@ -69,7 +73,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		held:       prometheus.NewGauge(gauge("held_partitions", "Partitions whose fetching waits for the store or for memory.")),
 		memory:     prometheus.NewGauge(gauge("memory_bytes", "Bytes in buffered segments.")),
 	}
-	reg.MustRegister(m.records, m.segments, m.bytes, m.lost, m.adopted, m.retries, m.commits, m.rebalance, m.groupErrs, m.noSchema, m.lateSchemas, m.changedSchemas, m.forgottenSchemas, m.topicsNotKept, m.putTime,
+	reg.MustRegister(m.records, m.segments, m.bytes, m.lost, m.adopted, m.retries, m.commits, m.rebalance, m.groupErrs, m.noSchema, m.lateSchemas, m.changedSchemas, m.forgottenSchemas, m.topicsNotKept, m.groupSnapshots, m.groupsUnread, m.putTime,
 		m.lag, m.seconds, m.archived, m.position, m.staleness, m.unlabelled, m.states, m.stopped, m.missing, m.held, m.memory)
 	return m
 }

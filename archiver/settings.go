@@ -18,7 +18,7 @@ const DefaultListen = "127.0.0.1:8183"
 
 // Keys are the archiver's settings.
 func Keys() []service.Key {
-	return append(service.CommonKeys(DefaultListen, service.KafkaKeys("consumer"), service.StoreKeys(), service.RegistryKeys()),
+	return append(service.CommonKeys(DefaultListen, service.KafkaKeys("consumer"), service.StoreKeys(), service.RegistryKeys(), groupKeys()),
 		service.Key{Name: "bootstrap.servers", Required: true, Doc: "Kafka brokers to ask first, host:port, comma separated", Example: "127.0.0.1:9092"},
 		service.Key{Name: "store", Required: true, Doc: "the archive: s3://bucket/prefix?endpoint=…&region=…&path-style=true or file:///directory",
 			Example: "s3://tapedeck/archive?region=eu-central-1"},
@@ -85,6 +85,7 @@ func bytesAtLeast(bound int64) func(string) error {
 type Settings struct {
 	Topics        Selection
 	Refresh       time.Duration
+	Groups        GroupSelection
 	Group         string
 	Session       time.Duration // 0: librdkafka's default
 	Partition     partition.Config
@@ -146,6 +147,9 @@ func ReadSettings(c *service.Config) (Settings, error) {
 		return s, fmt.Errorf("timezone: %w", err)
 	}
 	s.Zone = zone
+	if s.Groups, err = readGroups(c); err != nil {
+		return s, err
+	}
 	s.Partition.Rule.FlushSize = c.Int("flush.size")
 	s.Partition.Rule.SegmentBytes = c.Int("segment.bytes")
 	s.Partition.Rule.RotateIntervalMs = max(0, c.Int("rotate.interval.ms"))

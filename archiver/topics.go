@@ -40,6 +40,9 @@ type kept struct {
 
 // see takes what the watcher found.
 func (k *topicKeeper) see(topics map[string]kafka.Topic) {
+	if k == nil {
+		return
+	}
 	n := make(map[string]int32, len(topics))
 	for name, t := range topics {
 		n[name] = t.Partitions

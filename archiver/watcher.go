@@ -43,6 +43,7 @@ type watcher struct {
 	answered  func() // called when Kafka has answered
 	first     *firstLook
 	keeper    *topicKeeper
+	groups    *groupKeeper
 	target    map[string]bool // topic id → a replay writes to it; for topics that a pattern found
 	isolation string
 	member    func(context.Context) (is, known bool, err error) // whether the group has this process; nil: it is not asked
@@ -110,6 +111,7 @@ func (w *watcher) look(ctx context.Context) (topicsSeen, map[string]kafka.Topic,
 	}
 	slices.Sort(seen.missing)
 	slices.Sort(seen.selected)
+	w.groups.see(all, seen.selected)
 	return seen, all, nil
 }
 

@@ -75,13 +75,14 @@ func (f *look) check() error {
 // not run.
 func InspectCommand() *cobra.Command {
 	var f look
-	var show string
+	var show, until string
 	c := &cobra.Command{
 		Use:   "inspect --store URL",
 		Short: "Show what an archive holds, per topic and partition",
 		Long: `Show what an archive holds, per topic and partition: the first offset after what was skipped at the beginning, the next
 offset, records, segments, bytes, timestamps, and every range that was lost or not archived. It reads index objects and
-headers, no records. With --show topics: id, partitions, replication factor and configuration of each topic, as last recorded.`,
+headers, no records. With --show topics: id, partitions, replication factor and configuration of each topic, as last recorded. With
+--show groups: the positions of consumer groups, as last recorded at or before --until.`,
 		Example: "  archiver inspect --store 's3://bucket/prefix?region=eu-central-1' -o json\n  archiver inspect --store file:///var/archive --show topics",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -93,8 +94,10 @@ headers, no records. With --show topics: id, partitions, replication factor and 
 				case "partitions":
 				case "topics":
 					return Topics(c.Context(), c.OutOrStdout(), a, f.topics, f.output)
+				case "groups":
+					return Groups(c.Context(), c.OutOrStdout(), a, until, f.output)
 				default:
-					return fmt.Errorf("--show %q: give partitions or topics", show)
+					return fmt.Errorf("--show %q: give partitions, topics or groups", show)
 				}
 				return Inspect(c.Context(), c.OutOrStdout(), a, f.topics, f.output)
 			})
@@ -105,7 +108,8 @@ headers, no records. With --show topics: id, partitions, replication factor and 
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&show, "show", "partitions", "what to show: partitions or topics")
+	c.Flags().StringVar(&show, "show", "partitions", "what to show: partitions, topics or groups")
+	c.Flags().StringVar(&until, "until", "", "with --show groups: a time in RFC 3339 or in ms since 1970 (default: the newest)")
 	return c
 }
 
