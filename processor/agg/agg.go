@@ -5,6 +5,7 @@ package agg
 import (
 	"errors"
 	"math/bits"
+	"unsafe"
 
 	"tapedeck.dev/tapedeck/processor/value"
 )
@@ -38,6 +39,17 @@ type Acc struct {
 	hi     int64     //
 	floats *FloatSum // exact sum of the floats, nil before the first
 	best   value.Value
+}
+
+// AccBytes is what an empty Acc takes in memory; Extra what it holds beyond that.
+const AccBytes = int64(unsafe.Sizeof(Acc{}))
+
+// Extra returns the bytes that a holds outside of itself.
+func (a *Acc) Extra() int64 {
+	if a.floats == nil {
+		return 0
+	}
+	return int64(unsafe.Sizeof(FloatSum{})) + 8*int64(cap(a.floats.digits))
 }
 
 // Add adds one argument, which f must accept. Nulls are ignored. (Count of records: pass anything that is not null.)

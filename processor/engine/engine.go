@@ -228,6 +228,25 @@ func (e *Engine) Advance(tp TP, next int64) {
 	}
 }
 
+// NoMore says that nothing will be fed to tp any more: where its watermark stands now, it stays, and windows beyond it never close. They are dropped,
+// and not built any more. Not to be followed by Drain.
+func (e *Engine) NoMore(tp TP) {
+	p := e.parts[tp]
+	if p == nil {
+		return
+	}
+	s := p.shard
+	s.limit = min(s.limit, p.watermark())
+	for end, w := range s.windows {
+		if end > s.limit {
+			delete(s.windows, end)
+			e.stats.OpenWindows--
+			e.stats.StateBytes -= w.bytes
+		}
+	}
+	s.last = nil
+}
+
 // Position returns the next offset to read of tp.
 func (e *Engine) Position(tp TP) int64 {
 	if p := e.parts[tp]; p != nil {

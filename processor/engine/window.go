@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ type shard struct {
 	closing []*window         // those of them that are not handed out to their end, in order
 	emitted int64             // every window with end ≤ emitted has been handed out, in this run or before the restart
 	partial Partial           // of the first window after emitted
+	limit   int64             // no window with end > limit will ever close (NoMore)
 }
 
 // window is one open window.
@@ -43,7 +45,9 @@ type need struct {
 	maxTime int64 // M_p before that record
 }
 
-func newShard() *shard { return &shard{windows: map[int64]*window{}, closed: NoTime, emitted: NoTime} }
+func newShard() *shard {
+	return &shard{windows: map[int64]*window{}, closed: NoTime, emitted: NoTime, limit: math.MaxInt64}
+}
 
 // watermark is the minimum of the partitions', and the partition that holds it (the first by topic and partition where several do).
 func (s *shard) watermark() (w int64, heldBy TP) {
@@ -63,7 +67,7 @@ func (e *Engine) window(s *shard, end int64) *window {
 	}
 	w := s.windows[end]
 	if w == nil {
-		w = &window{end: end, groups: map[string]*group{}, bytes: 256}
+		w = &window{end: end, groups: map[string]*group{}, bytes: windowBytes}
 		s.windows[end] = w
 		e.stats.OpenWindows++
 		e.stats.StateBytes += w.bytes
@@ -74,12 +78,14 @@ func (e *Engine) window(s *shard, end int64) *window {
 
 // add adds the record at hand (e.key, e.args) at p's position to the window that ends at end.
 func (e *Engine) add(p *partition, end int64) {
-	if s := p.shard; s.closed < end && end <= s.emitted {
-		return // re-read after a restart: this window was handed out before it
+	if s := p.shard; s.closed < end && end <= s.emitted || end > s.limit {
+		return // handed out before a restart, after which it is read again; or it will never be
 	}
 	w := e.window(p.shard, end)
+	held := w.bytes
 	for len(w.needs) <= p.index {
 		w.needs = append(w.needs, need{offset: -1})
+		w.bytes += needBytes
 	}
 	if n := &w.needs[p.index]; n.offset < 0 {
 		*n = need{p.pos, p.maxTime}
@@ -88,14 +94,23 @@ func (e *Engine) add(p *partition, end int64) {
 	if g == nil {
 		g = &group{key: string(e.key), accs: make([]agg.Acc, len(e.p.Aggregates))}
 		w.groups[g.key] = g
-		n := int64(2*len(g.key) + 100 + 112*len(g.accs))
-		w.bytes += n
-		e.stats.StateBytes += n
+		w.bytes += groupBytes + int64(len(g.key)) + agg.AccBytes*int64(len(g.accs))
 	}
 	for i := range g.accs {
-		e.p.Aggregates[i].Func.Add(&g.accs[i], e.args[i])
+		a := &g.accs[i]
+		before := a.Extra()
+		e.p.Aggregates[i].Func.Add(a, e.args[i])
+		w.bytes += a.Extra() - before
 	}
+	e.stats.StateBytes += w.bytes - held
 }
+
+// What things take in memory beyond their keys and aggregates, bytes: measured (size_test.go), with what the allocator and a map's free places add.
+const (
+	windowBytes = 512
+	groupBytes  = 144
+	needBytes   = 24
+)
 
 // close takes out the windows with end ≤ w, in order.
 func (e *Engine) close(s *shard, w int64) []*window {

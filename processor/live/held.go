@@ -21,16 +21,18 @@ const (
 	heldMax       = 10 * time.Second
 )
 
-// held is what a partition keeps while it waits for the schema registry. The others go on, and so does the membership.
+// held is what a partition keeps while it waits: for the schema registry, or since the state is full (limit.go). The others go on, and so does
+// the membership.
 type held struct {
 	recs    []record.Record
 	end     int64 // an end of partition reported behind recs; 0 none
-	why     error
+	full    bool  // held back by holdReason
+	why     error // of the registry; nil where full
 	backoff time.Duration
 	again   time.Time
 }
 
-func (h *held) waiting() bool { return h.why != nil }
+func (h *held) waiting() bool { return h.why != nil || h.full }
 
 // take feeds records, or puts them behind those that wait already.
 func (t *task) take(ctx context.Context, tp kafka.TP, p *part, recs []record.Record) error {
@@ -38,13 +40,36 @@ func (t *task) take(ctx context.Context, tp kafka.TP, p *part, recs []record.Rec
 		p.held.recs = append(p.held.recs, recs...)
 		return nil
 	}
-	rest, why, err := t.feed(ctx, tp, p, recs)
-	if err != nil || why == nil {
-		return err
+	err := t.takeUntilHeld(ctx, tp, p, recs)
+	if err == nil && p.held.why != nil {
+		t.cfg.Log.Warn("partition waits for the schema registry", zap.Stringer("partition", tp), zap.Error(p.held.why))
 	}
-	p.held = held{recs: rest, why: why, backoff: heldBackoff, again: time.Now().Add(heldBackoff)}
-	t.cfg.Log.Warn("partition waits for the schema registry", zap.Stringer("partition", tp), zap.Error(why))
-	return t.fetch.Pause(tp)
+	return err
+}
+
+func (t *task) takeUntilHeld(ctx context.Context, tp kafka.TP, p *part, recs []record.Record) error {
+	for {
+		if t.holdReason(tp) != "" {
+			p.held = held{recs: recs, full: true}
+			return t.fetch.Pause(tp)
+		}
+		if len(recs) == 0 {
+			return nil
+		}
+		n := t.chunk(recs)
+		rest, why, err := t.feed(ctx, tp, p, recs[:n])
+		if err != nil {
+			return err
+		}
+		if why != nil {
+			p.held = held{recs: recs[n-len(rest):], why: why, backoff: heldBackoff, again: time.Now().Add(heldBackoff)}
+			return t.fetch.Pause(tp)
+		}
+		recs = recs[n:]
+		if err := t.weigh(ctx, tp); err != nil {
+			return err
+		}
+	}
 }
 
 // advance moves over offsets without records, behind those that wait.
@@ -61,23 +86,24 @@ func (t *task) advance(tp kafka.TP, p *part, next int64) {
 func (t *task) retryHeld(ctx context.Context, now time.Time) error {
 	for _, tp := range sortedTPs(t.parts) {
 		p := t.parts[tp]
-		if !p.held.waiting() || now.Before(p.held.again) {
+		if !p.held.waiting() || now.Before(p.held.again) || p.held.full && t.holdReason(tp) != "" {
 			continue
 		}
-		rest, why, err := t.feed(ctx, tp, p, p.held.recs)
-		if err != nil {
+		was := p.held
+		p.held = held{}
+		if err := t.takeUntilHeld(ctx, tp, p, was.recs); err != nil {
 			return err
 		}
-		if why != nil {
-			p.held.recs, p.held.why = rest, why
-			p.held.backoff = min(2*p.held.backoff, heldMax)
-			p.held.again = time.Now().Add(p.held.backoff)
+		if p.held.waiting() {
+			p.held.end = was.end
+			if p.held.why != nil && was.why != nil {
+				p.held.backoff = min(2*was.backoff, heldMax)
+				p.held.again = time.Now().Add(p.held.backoff)
+			}
 			continue
 		}
-		end := p.held.end
-		p.held = held{}
-		if end > 0 {
-			t.advance(tp, p, end)
+		if was.end > 0 {
+			t.advance(tp, p, was.end)
 		}
 		if err := t.fetch.Resume(tp); err != nil {
 			return fmt.Errorf("resume %s: %w", tp, err)

@@ -27,6 +27,7 @@ type Config struct {
 	CommitRecords    int            // 100,000
 	TxRecords        int            // 100,000: outputs in one transaction, about; larger closings go out in several
 	TxBytes          int64          // 64 MiB: the same in bytes
+	MaxStateBytes    int64          // 512 MiB: open windows of this process, about
 	MetadataInterval time.Duration  // 5 s: how often new partitions and log ends are looked for
 	KeepInterval     time.Duration  // 1 h: how old a stored position may become before it is stored again; far below the broker's offsets.retention
 	TxTimeout        time.Duration  // 30 s: after it the broker aborts a transaction whose process died
@@ -83,6 +84,9 @@ func NewRunner(cfg Config) (*Runner, error) {
 	setDefault(&cfg.TxTimeout, 30*time.Second)
 	if cfg.CommitRecords <= 0 {
 		cfg.CommitRecords = 100_000
+	}
+	if cfg.MaxStateBytes <= 0 {
+		cfg.MaxStateBytes = 512 << 20
 	}
 	if cfg.TxRecords <= 0 {
 		cfg.TxRecords = 100_000

@@ -42,7 +42,8 @@ type Status struct {
 	Watermark   *int64                 `json:"watermark,omitempty"` // ms, merged pipelines; absent for none
 	HeldBy      *record.TopicPartition `json:"heldBy,omitempty"`    // the partition that holds the watermark back
 	OpenWindows int64                  `json:"openWindows"`
-	StateBytes  int64                  `json:"stateBytes"`
+	StateBytes  int64                  `json:"stateBytes"`    // of open windows and side outputs that are not written yet, about
+	StateMax    int64                  `json:"stateMaxBytes"` // state.max.bytes
 	Emitted     int64                  `json:"emitted"`
 	Late        int64                  `json:"late"`
 	Future      int64                  `json:"future"`
@@ -130,18 +131,24 @@ func (t *task) show() {
 		if t.cfg.Pipeline.Keyed {
 			s.Watermark = timeOrNil(w)
 		}
-		if p.held.waiting() {
+		if p.held.why != nil {
 			state, why, s.Waiting = Blocked, p.held.why.Error(), p.held.why.Error()
+		}
+		if p.held.full {
+			s.Waiting = t.holdReason(tp)
 		}
 		parts = append(parts, s)
 	}
 	if state == Running && !caught {
 		state = CatchingUp
 	}
+	if stuck := t.stuck(); state == Running && stuck != "" {
+		state, why = Blocked, stuck
+	}
 	stats := t.eng.Stats()
 	t.board.update(func(st *Status) {
 		st.State, st.Error, st.Partitions = state, why, parts
-		st.OpenWindows, st.StateBytes = stats.OpenWindows, stats.StateBytes
+		st.OpenWindows, st.StateBytes, st.StateMax = stats.OpenWindows, t.stateBytes(), t.cfg.MaxStateBytes
 		if !t.cfg.Pipeline.Keyed {
 			w, by := t.eng.Watermark(record.TopicPartition{})
 			st.Watermark, st.HeldBy = timeOrNil(w), nil

@@ -43,7 +43,8 @@ type task struct {
 	idleAfter map[string]time.Duration // by topic; none: its partitions are never passed by
 	idleLook  time.Time                // at the log ends of partitions that seem idle
 
-	fed        int // records since the last commit
+	full       bool // the state: partitions that are ahead are held back (limit.go)
+	fed        int  // records since the last commit
 	lastCommit time.Time
 	allStored  time.Time // when every position was last stored; zero: not in this run
 	lastLook   time.Time // at topics and log ends
@@ -278,6 +279,7 @@ func (t *task) handle(ctx context.Context, ev kafka.Event) error {
 
 // tick does what is due between polls.
 func (t *task) tick(ctx context.Context) error {
+	t.setFull()
 	if err := t.retryHeld(ctx, time.Now()); err != nil {
 		return err
 	}

@@ -22,13 +22,14 @@ var (
 	restartDesc   = prometheus.NewDesc("tapedeck_processor_restarts_total", "Times a live run began again from committed state after an error.", perPipeline, nil)
 	watermarkDesc = prometheus.NewDesc("tapedeck_processor_watermark_seconds", "Event time through which a merged pipeline's windows are closed, since the Unix epoch.", perPipeline, nil)
 	windowsDesc   = prometheus.NewDesc("tapedeck_processor_open_windows", "Windows not closed yet.", perPipeline, nil)
-	bytesDesc     = prometheus.NewDesc("tapedeck_processor_state_bytes", "Memory held by open windows, about.", perPipeline, nil)
+	bytesDesc     = prometheus.NewDesc("tapedeck_processor_state_bytes", "Memory held by open windows and side outputs that are not written yet, about.", perPipeline, nil)
+	maxDesc       = prometheus.NewDesc("tapedeck_processor_state_max_bytes", "state.max.bytes: above four fifths of it partitions that are ahead are held back.", perPipeline, nil)
 	positionDesc  = prometheus.NewDesc("tapedeck_processor_position", "Committed position (offset).", perPartition, nil)
 	lagDesc       = prometheus.NewDesc("tapedeck_processor_lag_records", "Log end minus committed position.", perPartition, nil)
 	heldDesc      = prometheus.NewDesc("tapedeck_processor_holds_watermark", "1 for the partition that holds a merged pipeline's watermark back.", perPartition, nil)
 	idleDesc      = prometheus.NewDesc("tapedeck_processor_idle", "1 where the partition has had no record for its source's idleness, so that nobody waits for it.", perPartition, nil)
 	passedDesc    = prometheus.NewDesc("tapedeck_processor_passed_by", "1 where a decided floor, not the partition's own records, gives its watermark.", perPartition, nil)
-	waitingDesc   = prometheus.NewDesc("tapedeck_processor_waiting", "1 where the partition waits for the schema registry.", perPartition, nil)
+	waitingDesc   = prometheus.NewDesc("tapedeck_processor_waiting", "1 where the partition waits: for the schema registry, or held back by state.max.bytes.", perPartition, nil)
 	sessionsDesc  = prometheus.NewDesc("tapedeck_processor_open_sessions", "Replay sessions held in memory.", nil, nil)
 )
 
@@ -36,7 +37,7 @@ type collector struct{ r *Runtime }
 
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{stateDesc, outputDesc, commitDesc, restartDesc, watermarkDesc, windowsDesc, bytesDesc, positionDesc, lagDesc, heldDesc, idleDesc, passedDesc, waitingDesc, sessionsDesc} {
+	for _, d := range []*prometheus.Desc{stateDesc, outputDesc, commitDesc, restartDesc, watermarkDesc, windowsDesc, bytesDesc, maxDesc, positionDesc, lagDesc, heldDesc, idleDesc, passedDesc, waitingDesc, sessionsDesc} {
 		ch <- d
 	}
 }
@@ -62,6 +63,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		counter(restartDesc, st.Restarts, n)
 		gauge(windowsDesc, float64(st.OpenWindows), n)
 		gauge(bytesDesc, float64(st.StateBytes), n)
+		gauge(maxDesc, float64(st.StateMax), n)
 		if st.Watermark != nil {
 			gauge(watermarkDesc, float64(*st.Watermark)/1000, n)
 		}

@@ -107,9 +107,6 @@ func (s *open) segment(ctx context.Context, epoch int64, tp kafka.TP, start int6
 		take, err = verdict(h.Start, h.Next, expected, p.rng)
 	}
 	if err == nil && take {
-		err = s.room(ctx, tp)
-	}
-	if err == nil && take {
 		s.src.Segment(tp, h.Schemas)
 	}
 	s.mu.Unlock()
@@ -158,6 +155,7 @@ func (s *open) feed(ctx context.Context, epoch int64, tp kafka.TP, p *part, h *s
 	if next := min(h.Next, p.rng.Until); next > s.eng.Position(tp) {
 		s.eng.Advance(tp, next)
 	}
+	s.delivered(tp)
 	ack := session.Ack{Expected: s.eng.Position(tp)}
 	s.fed++ // an advance alone is worth storing too
 	if s.commitDue() && s.caughtUp() {
@@ -194,6 +192,11 @@ func (s *open) feedSome(ctx context.Context, epoch int64, tp kafka.TP, p *part, 
 	defer s.mu.Unlock()
 	if err := s.usable(epoch); err != nil {
 		return nil, err
+	}
+	if len(b.recs) > 0 {
+		if err := s.room(ctx, tp); err != nil {
+			return nil, err
+		}
 	}
 	n, err := s.eng.Feed(tp, b.recs)
 	for i := range n {

@@ -14,6 +14,7 @@ import (
 	"tapedeck.dev/tapedeck/processor/engine"
 	"tapedeck.dev/tapedeck/processor/pipeline"
 	"tapedeck.dev/tapedeck/processor/schemas"
+	"tapedeck.dev/tapedeck/processor/sink"
 	"tapedeck.dev/tapedeck/shared/kafka"
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/session"
@@ -85,6 +86,7 @@ func newOpen(cfg *Config, name string, p *pipeline.Pipeline, log *decision.Log, 
 		}
 		s.parts[sp.TopicPartition] = &part{rng: stored.Request.Ranges[i], goal: sp.Position, proof: proof{sp.Count, sp.First, sp.Last, sum}}
 		s.eng.AddPartition(sp.TopicPartition, sp.commit())
+		s.delivered(sp.TopicPartition)
 	}
 	return s, nil
 }
@@ -144,7 +146,7 @@ func (s *open) caughtUp() bool {
 }
 
 func (s *open) commitDue() bool {
-	return s.fed >= s.cfg.CommitRecords || s.fed > 0 && time.Since(s.last) >= s.cfg.CommitInterval
+	return s.fed >= s.cfg.CommitRecords || s.eng.Stats().SideBytes >= s.cfg.TxBytes || s.fed > 0 && time.Since(s.last) >= s.cfg.CommitInterval
 }
 
 // commit stores the engine's outputs and progress in one transaction; a closing that is larger goes out in several, of which only the last moves
@@ -215,6 +217,13 @@ func (s *open) write(ctx context.Context, outs []engine.Output, next Stored) err
 	}
 	recs = append(recs, progressRecord(s.p, s.name, next, time.Now()))
 	if err := transact(ctx, s.producer, recs); err != nil {
+		var refused *sink.RefusedError
+		if err = sink.Refused(err, outs); len(outs) > 0 && errors.As(err, &refused) {
+			if abortErr := s.producer.AbortTx(ctx); abortErr != nil {
+				return s.breakUp(errors.Join(err, abortErr))
+			}
+			return s.fail(ctx, refused.Error()+" and replay under another name")
+		}
 		return s.breakUp(err)
 	}
 	s.stored = next
@@ -323,32 +332,6 @@ func sortProgress(ps []session.Progress) {
 	sort.Slice(ps, func(i, j int) bool { return ps[i].TopicPartition.Less(ps[j].TopicPartition) })
 }
 
-// room answers 503 where the state is full and another partition must go on first; nil where this one may.
-func (s *open) room(ctx context.Context, tp kafka.TP) error {
-	if s.p.Keyed || s.eng.Stats().StateBytes <= s.cfg.MaxStateBytes {
-		return nil
-	}
-	// Windows that may close, close first.
-	if s.fed > 0 && s.caughtUp() {
-		if err := s.commit(ctx, false, nil); err != nil {
-			return err
-		}
-		if s.eng.Stats().StateBytes <= s.cfg.MaxStateBytes {
-			return nil
-		}
-	}
-	_, by := s.eng.Watermark(tp)
-	p, ok := s.parts[by]
-	if by == tp || !ok || s.eng.Position(by) >= p.rng.Until {
-		// It is this one, or the holder has nothing to send any more: then only the other partitions can bring the session to its end.
-		return nil
-	}
-	e := later("session %s holds %d bytes of open windows (session.max.bytes is %d); %s holds the watermark back: send its next segment first",
-		s.name, s.eng.Stats().StateBytes, s.cfg.MaxStateBytes, by)
-	e.Ack = &session.Ack{Expected: s.eng.Position(tp), Needs: &by, Message: e.Reason}
-	return e
-}
-
 // transact sends recs in one transaction.
 func transact(ctx context.Context, p *kafka.Producer, recs []*record.Record) error {
 	if err := p.Begin(); err != nil {
@@ -358,6 +341,10 @@ func transact(ctx context.Context, p *kafka.Producer, recs []*record.Record) err
 		if err := p.Send(ctx, r); err != nil {
 			return fmt.Errorf("write to %s: %w", r.TP(), err)
 		}
+	}
+	// Here, because the commit may report a refused record without its reason.
+	if err := p.Flush(ctx); err != nil {
+		return err
 	}
 	return p.CommitTx(ctx)
 }

@@ -21,14 +21,28 @@ func keys() []service.Key {
 		service.Key{Name: "commit.records", Kind: service.Int, Default: "100000", Check: atLeast(1), Doc: "commit after so many input records even if the interval has not passed, ≥ 1"},
 		service.Key{Name: "metadata.interval.ms", Kind: service.Int, Default: "5000", Check: atLeast(100), Doc: "how often new partitions and log ends of the inputs are looked for, ms ≥ 100"},
 		service.Key{Name: "transaction.max.records", Kind: service.Int, Default: "100000", Check: atLeast(1), Doc: "outputs in one transaction, about, ≥ 1; a closing that has more goes out in several, and a kill between them leaves no seam"},
-		service.Key{Name: "transaction.max.bytes", Kind: service.Bytes, Default: "64MiB", Doc: "the same in bytes; what the largest transaction takes in memory, and in transaction.timeout.ms"},
+		service.Key{Name: "transaction.max.bytes", Kind: service.Bytes, Default: "64MiB", Check: bytesAtLeast(1 << 10), Doc: "the same in bytes; what the largest transaction takes in memory, and in transaction.timeout.ms"},
 		service.Key{Name: "transaction.timeout.ms", Kind: service.Int, Default: "30000", Check: atLeast(1000), Doc: "after it the broker aborts the transaction of a process that died, ms ≥ 1000; others may have to wait so long"},
 		service.Key{Name: "session.timeout.ms", Kind: service.Int, Default: "10000", Check: atLeast(0), Doc: "how long the group waits for a silent process before another takes over, ms; within the broker's group.min/max.session.timeout.ms; 0: librdkafka's default (45 s)"},
 		service.Key{Name: "replication.factor", Kind: service.Int, Default: "0", Check: atLeast(0), Doc: "of the topics that the processor creates; 0: the broker's default"},
-		service.Key{Name: "session.max.bytes", Kind: service.Bytes, Default: "256MiB", Doc: "open windows of one replay session, about; above it the partition that holds the watermark back goes first"},
+		service.Key{Name: "state.max.bytes", Kind: service.Bytes, Default: "512MiB", Check: bytesAtLeast(1 << 20), Doc: "open windows of one pipeline in this process, about (its memory: plan for twice as much); above four fifths of it partitions that are ahead of the one that holds the watermark back wait for it, and where that is not enough the pipeline is FAILED; at least 1MiB"},
+		service.Key{Name: "session.max.bytes", Kind: service.Bytes, Default: "256MiB", Doc: "open windows of one replay session, about; above four fifths of it the partition that holds the watermark back goes first, and where that is not enough the session is FAILED"},
 		service.Key{Name: "session.max.segment.bytes", Kind: service.Bytes, Default: "1GiB", Doc: "largest segment object that a replay session takes"},
 		service.Key{Name: "session.max.upload.bytes", Kind: service.Bytes, Default: "1GiB", Doc: "all segments being received at one time, in memory; at least session.max.segment.bytes"},
 	)
+}
+
+func bytesAtLeast(n int64) func(string) error {
+	return func(s string) error {
+		v, err := service.ParseBytes(s)
+		if err != nil {
+			return err
+		}
+		if v < n {
+			return fmt.Errorf("%d bytes is below %d", v, n)
+		}
+		return nil
+	}
 }
 
 func atLeast(n int64) func(string) error {

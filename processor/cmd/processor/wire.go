@@ -61,7 +61,7 @@ func wire(ctx context.Context, f *service.Frame) (*wired, error) {
 			Pipeline: p, Consumer: consumer, Producer: producer, Admin: admin, Lookup: lookup,
 			GroupPrefix: c.String("group.prefix"), InstanceID: instance,
 			CommitInterval: ms("commit.interval.ms"), CommitRecords: int(c.Int("commit.records")),
-			TxRecords: int(c.Int("transaction.max.records")), TxBytes: c.Int("transaction.max.bytes"), MetadataInterval: ms("metadata.interval.ms"),
+			TxRecords: int(c.Int("transaction.max.records")), TxBytes: c.Int("transaction.max.bytes"), MaxStateBytes: c.Int("state.max.bytes"), MetadataInterval: ms("metadata.interval.ms"),
 			TxTimeout: ms("transaction.timeout.ms"), SessionTimeout: ms("session.timeout.ms"),
 			StartLatest: c.String("start") == "latest", Replication: int(c.Int("replication.factor")), Log: f.Log,
 		}
