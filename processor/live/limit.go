@@ -12,13 +12,15 @@ import (
 
 // state.max.bytes, by what happens to a partition whose records come (docs/processor.md, "State in memory"):
 //
-//	the partition                                  state below 4/5   above 4/5 (until below 3/5)   above the limit
+//	the partition                                  state below 1/2   above 1/2 (until below 3/8)   above the limit
 //	below its committed position                   read              read                          read; FAILED above 5/4 of it
 //	at it or beyond, others still below theirs     held back         held back                     held back
 //	ahead of the one that holds W (merged)         read              held back                     held back
 //	holds W; any of a keyed pipeline               read              read                          closings are written; if that is not enough: FAILED
 //
-// So there is always a partition that is read: the one that holds W is held back by nobody, and one below its position neither.
+// So there is always a partition that is read: the one that holds W is held back by nobody, and one below its committed position neither. The half
+// that those ahead may fill leaves the other half for what the ones behind add before the first window closes: where all partitions in step need
+// less than that, no skew fails the pipeline.
 
 const (
 	// chunkRecords is how many records are fed before the state is weighed again.
@@ -78,16 +80,16 @@ func (t *task) tooLarge(why string) error {
 		t.cfg.Pipeline.Name, st.OpenWindows, t.stateBytes(), t.cfg.MaxStateBytes, why)
 }
 
-// setFull begins to hold partitions back above four fifths of the limit, and ends below three: not a pause and a resume for each window.
+// setFull begins to hold partitions back above half the limit, and ends below three eighths: not a pause and a resume for each window.
 func (t *task) setFull() {
 	n, limit := t.stateBytes(), t.cfg.MaxStateBytes
 	switch {
-	case !t.full && n > limit/5*4:
+	case !t.full && n > limit/2:
 		t.full = true
 		_, by := t.eng.Watermark(kafka.TP{})
 		t.cfg.Log.Warn("partitions ahead of the one that holds the watermark back wait for it", zap.String("pipeline", t.cfg.Pipeline.Name),
 			zap.Int64("stateBytes", n), zap.Int64("stateMaxBytes", limit), zap.Stringer("heldBy", by))
-	case t.full && n < limit/5*3:
+	case t.full && n < limit/8*3:
 		t.full = false
 		t.cfg.Log.Info("all partitions are read again", zap.String("pipeline", t.cfg.Pipeline.Name), zap.Int64("stateBytes", n))
 	}

@@ -23,7 +23,7 @@ var (
 	watermarkDesc = prometheus.NewDesc("tapedeck_processor_watermark_seconds", "Event time through which a merged pipeline's windows are closed, since the Unix epoch.", perPipeline, nil)
 	windowsDesc   = prometheus.NewDesc("tapedeck_processor_open_windows", "Windows not closed yet.", perPipeline, nil)
 	bytesDesc     = prometheus.NewDesc("tapedeck_processor_state_bytes", "Memory held by open windows and side outputs that are not written yet, about.", perPipeline, nil)
-	maxDesc       = prometheus.NewDesc("tapedeck_processor_state_max_bytes", "state.max.bytes: above four fifths of it partitions that are ahead are held back.", perPipeline, nil)
+	maxDesc       = prometheus.NewDesc("tapedeck_processor_state_max_bytes", "state.max.bytes: above half of it partitions that are ahead are held back.", perPipeline, nil)
 	positionDesc  = prometheus.NewDesc("tapedeck_processor_position", "Committed position (offset).", perPartition, nil)
 	lagDesc       = prometheus.NewDesc("tapedeck_processor_lag_records", "Log end minus committed position.", perPartition, nil)
 	heldDesc      = prometheus.NewDesc("tapedeck_processor_holds_watermark", "1 for the partition that holds a merged pipeline's watermark back.", perPartition, nil)

@@ -534,7 +534,7 @@ func TestReplayLimit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	p := e.lived(24, 3, 300, false)
 	a := e.archive(p, rng)
-	r := e.receiver(func(c *sessions.Config) { c.MaxStateBytes = 3000 }, p)
+	r := e.receiver(func(c *sessions.Config) { c.MaxStateBytes = 40_000 }, p)
 	r.mustOpen("again", a.req)
 	tp0 := kafka.TP{Topic: p.Source[0].Topic}
 	refused := false

@@ -8,9 +8,9 @@ import (
 	"tapedeck.dev/tapedeck/shared/session"
 )
 
-// session.max.bytes, by what is asked for when the state is above four fifths of it (below, everything is taken):
+// session.max.bytes, by what is asked for when the state is above half of it (below, everything is taken):
 //
-//	the next batch is of                                             above 4/5             above all of it
+//	the next batch is of                                             above 1/2             above all of it
 //	a partition ahead of another that is not delivered in full       503: send that first  503
 //	one that is back at its stored position while others are not     503: send those first 503
 //	one below its stored position                                    taken                 taken: what was stored fitted
@@ -22,7 +22,7 @@ import (
 // room says why the next batch of tp cannot be taken; nil where it can.
 func (s *open) room(ctx context.Context, tp kafka.TP) error {
 	limit := s.cfg.MaxStateBytes
-	full := func() bool { return s.stateBytes() > limit/5*4 }
+	full := func() bool { return s.stateBytes() > limit/2 }
 	if !full() {
 		return nil
 	}
