@@ -33,3 +33,6 @@ export TAPEDECK_TEST_S3_URLS="s3://tapedeck/suite?endpoint=http://127.0.0.1:$ver
 export TAPEDECK_TEST_PYTHON=$venv/bin/python
 
 go test -count=1 -timeout 40m ./shared/store/s3 ./shared/kafka ./shared/schema ./shared/e2e "$@"
+
+# What only a real broker does to an archiver: truncation, compaction, transactions, topics created again, an unclean loss.
+go test -count=1 -timeout 20m ./archiver -run '^TestReal'
