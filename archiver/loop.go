@@ -215,6 +215,7 @@ func (l *loop) groupError(err error) error {
 	if errors.Is(err, kafka.ErrFatal) {
 		return fmt.Errorf("kafka consumer: %w", err)
 	}
+	err = lacking(err, l.set.Group, "")
 	l.m.groupErrs.Inc()
 	if text := err.Error(); text != l.groupErr || time.Since(l.groupErrAt) > groupErrorRest {
 		l.groupErr, l.groupErrAt = text, time.Now()

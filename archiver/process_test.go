@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -96,6 +97,8 @@ func (e *env) process(bin, storeURL string, sets ...string) *process {
 	args = append(args, "--set", "rest.port.file="+addr)
 	p := &process{cmd: exec.Command(bin, args...), logs: &lockedBuffer{}, addr: addr, done: make(chan struct{})}
 	p.cmd.Stderr = p.logs
+	// The test alone says what the settings are.
+	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(row string) bool { return strings.HasPrefix(row, "TAPEDECK_") })
 	if err := p.cmd.Start(); err != nil {
 		e.t.Fatal(err)
 	}

@@ -48,6 +48,7 @@ type watcher struct {
 	isolation string
 	member    func(context.Context) (is, known bool, err error) // whether the group has this process; nil: it is not asked
 	seen      func(member bool)                                 // called with the answer
+	told      map[string]bool                                   // of hidden topics, see hidden
 }
 
 // alone returns a watcher that may be used beside this one: what it remembers for itself is its own.
@@ -109,6 +110,7 @@ func (w *watcher) look(ctx context.Context) (topicsSeen, map[string]kafka.Topic,
 			seen.missing = append(seen.missing, name)
 		}
 	}
+	w.hidden(ctx, seen.missing)
 	slices.Sort(seen.missing)
 	slices.Sort(seen.selected)
 	w.groups.see(all, seen.selected)

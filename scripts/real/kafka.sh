@@ -6,16 +6,17 @@
 #   scripts/real/kafka.sh stop            stop what start has started
 #
 # Jars, data, log and pid file live below $TAPEDECK_REAL_DIR (default: .real in the checkout). Needs Java 17 or newer and, for fetch,
-# Maven. The controller listens on PORT+1.
+# Maven. The controller listens on PORT+1. KAFKA_PROPERTIES names a file whose settings are put over those below, KAFKA_FORMAT gives
+# more arguments to the formatting of the log (--add-scram …).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-name=kafka
+name=${KAFKA_NAME:-kafka} # a second one beside the first
 default_port=9192
 version=${KAFKA_VERSION:-4.4.0}
 
 # shellcheck source=scripts/real/javalib.sh
 source "$here/javalib.sh"
-libs=$home/$version
+libs=$real_dir/kafka/$version
 
 fetch() {
   [ -e "$libs/.complete" ] && return
@@ -67,8 +68,9 @@ log.retention.check.interval.ms=5000
 # A busy machine must not make the only broker look dead.
 broker.session.timeout.ms=60000
 PROPS
+  [ -z "${KAFKA_PROPERTIES:-}" ] || cat "$KAFKA_PROPERTIES" >>"$home/server.properties"
   # Any id will do: 16 bytes as URL-safe base64 without padding.
-  java -Xmx256m -cp "$libs/libs/*" kafka.tools.StorageTool format -t dGFwZWRlY2stdGVzdC1pZA -c "$home/server.properties" >"$home/format.log" 2>&1 ||
+  java -Xmx256m -cp "$libs/libs/*" kafka.tools.StorageTool format ${KAFKA_FORMAT:-} -t dGFwZWRlY2stdGVzdC1pZA -c "$home/server.properties" >"$home/format.log" 2>&1 ||
     die "formatting failed; see $home/format.log"
 }
 

@@ -32,6 +32,8 @@ export TAPEDECK_TEST_S3_KMS="http://127.0.0.1:$minio_port=tapedeck-test"
 export TAPEDECK_TEST_S3_URLS="s3://tapedeck/suite?endpoint=http://127.0.0.1:$versitygw_port&region=us-east-1&path-style=true s3://tapedeck/suite?endpoint=http://127.0.0.1:$minio_port&region=us-east-1&path-style=true"
 export TAPEDECK_TEST_PYTHON=$venv/bin/python
 
+# A second Kafka, with TLS, users and ACLs, which the test starts and stops.
+TAPEDECK_TEST_KAFKA_SECURE=1 go test -count=1 -timeout 10m -run 'TestLeastACLs' ./archiver
 go test -count=1 -timeout 40m ./shared/store/s3 ./shared/kafka ./shared/schema ./shared/e2e "$@"
 
 # What only a real broker does to an archiver: truncation, compaction, transactions, topics created again, an unclean loss.

@@ -16,6 +16,9 @@ var (
 	ErrNotFound     = errors.New("no such topic or partition")
 	ErrExists       = errors.New("topic exists")
 	ErrUnauthorized = errors.New("not authorized")
+	// Both are ErrUnauthorized too.
+	ErrTopicUnauthorized = fmt.Errorf("%w for the topic", ErrUnauthorized)
+	ErrGroupUnauthorized = fmt.Errorf("%w for the group", ErrUnauthorized)
 
 	// ErrTruncated: the log no longer holds the record before the position that was asked for (its leader epoch tells).
 	ErrTruncated = errors.New("the log was truncated")
@@ -79,7 +82,11 @@ func kindOfCode(code kafka.ErrorCode) error {
 		return ErrNotFound
 	case kafka.ErrTopicAlreadyExists:
 		return ErrExists
-	case kafka.ErrTopicAuthorizationFailed, kafka.ErrGroupAuthorizationFailed, kafka.ErrClusterAuthorizationFailed,
+	case kafka.ErrTopicAuthorizationFailed:
+		return ErrTopicUnauthorized
+	case kafka.ErrGroupAuthorizationFailed:
+		return ErrGroupUnauthorized
+	case kafka.ErrClusterAuthorizationFailed,
 		kafka.ErrTransactionalIDAuthorizationFailed, kafka.ErrSaslAuthenticationFailed, kafka.ErrAuthentication:
 		return ErrUnauthorized
 	case kafka.ErrFenced, kafka.ErrProducerFenced, kafka.ErrInvalidProducerEpoch, kafka.ErrFencedInstanceID,

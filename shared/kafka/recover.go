@@ -152,7 +152,7 @@ func (c *Consumer) topicTrouble(cause kafka.Error) {
 
 func isTopicTrouble(code kafka.ErrorCode) bool {
 	k := kindOfCode(code)
-	return k == ErrNotFound || k == ErrUnauthorized
+	return k == ErrNotFound || k == ErrTopicUnauthorized
 }
 
 // unreadable stops what a damaged batch may belong to. librdkafka goes on behind such a batch, which would look like a hole
