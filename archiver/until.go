@@ -250,7 +250,7 @@ func RunCommand() *cobra.Command {
 				return &service.ExitError{Code: code}
 			}
 			return nil
-		})
+		}, ConnectorFile)
 	c.Long = `Archive to the present ends of all partitions that the configuration selects, then exit: for a nightly backup.
 
 The ends are read once, at the start; each partition is archived exactly to its end and its last segment ends there, whatever arrives

@@ -54,8 +54,51 @@ func Main(root *cobra.Command, args []string) int {
 
 // options are the flags that say where a service's configuration comes from.
 type options struct {
-	file string
-	sets []string
+	file    string
+	sets    []string
+	foreign Foreign
+}
+
+// Foreign reads a configuration file that is written for another program. ErrNotForeign where it is not; then the file is read as ours. notes are
+// lines for people about what differs.
+type Foreign func(data []byte) (settings []ForeignSetting, notes []string, err error)
+
+// ForeignSetting is a setting that stands in a foreign file as From.
+type ForeignSetting struct{ Name, Value, From string }
+
+// ErrNotForeign: the file is not of the other program.
+var ErrNotForeign = errors.New("not a foreign configuration")
+
+// load resolves the configuration that the flags name.
+func (o *options) load(reader string, keys []Key, env []string) (cfg *Config, notes []string, err error) {
+	if o.file != "" && o.foreign != nil {
+		data, err := os.ReadFile(o.file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read configuration: %w", err)
+		}
+		ss, notes, err := o.foreign(data)
+		if err == nil {
+			own := make([]setting, len(ss))
+			for i, s := range ss {
+				own[i] = setting{name: s.Name, raw: s.Value, origin: o.file + ": " + s.From}
+			}
+			cfg, err := resolve(reader, keys, own, o.sets, env)
+			return cfg, notes, err
+		}
+		if !errors.Is(err, ErrNotForeign) {
+			return nil, nil, fmt.Errorf("%s: %w", o.file, err)
+		}
+	}
+	cfg, err = load(reader, keys, o.file, o.sets, env)
+	return cfg, nil, err
+}
+
+func newOptions(foreign []Foreign) *options {
+	o := &options{}
+	if len(foreign) > 0 {
+		o.foreign = foreign[0]
+	}
+	return o
 }
 
 func (o *options) flags(cmd *cobra.Command) {
@@ -67,25 +110,27 @@ func (o *options) flags(cmd *cobra.Command) {
 // context that ends at SIGTERM or SIGINT; a second signal ends the process at once. --help shows every key and an example file.
 // Subcommands: `healthcheck` (GET /healthz of rest.listen, exit 0 or 1), `config` (prints the resolved configuration, secrets
 // masked) and `version`.
-func Command(name, short string, keys []Key, run func(ctx context.Context, f *Frame) error) *cobra.Command {
-	cmd := JobCommand(name, name, short, keys, func(ctx context.Context, f *Frame, _ io.Writer) error { return run(ctx, f) })
+//
+// foreign, where one is given, reads files that --config names and that are written for another program.
+func Command(name, short string, keys []Key, run func(ctx context.Context, f *Frame) error, foreign ...Foreign) *cobra.Command {
+	cmd := JobCommand(name, name, short, keys, func(ctx context.Context, f *Frame, _ io.Writer) error { return run(ctx, f) }, foreign...)
 	keys = merge(keys)
 	cmd.Long = short + "\n\n" + help(name, keys)
-	cmd.AddCommand(configCommand(name, keys), healthcheckCommand(keys), versionCommand(name))
+	cmd.AddCommand(configCommand(name, keys, foreign...), healthcheckCommand(keys, foreign...), versionCommand(name))
 	return cmd
 }
 
 // JobCommand returns a command named by use that loads a service's configuration as Command does and runs to an end: for a subcommand
 // of the service. run gets the command's standard output.
-func JobCommand(service, use, short string, keys []Key, run func(ctx context.Context, f *Frame, out io.Writer) error) *cobra.Command {
+func JobCommand(service, use, short string, keys []Key, run func(ctx context.Context, f *Frame, out io.Writer) error, foreign ...Foreign) *cobra.Command {
 	keys = merge(keys)
-	var o options
+	o := newOptions(foreign)
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := load("the "+service, keys, o.file, o.sets, os.Environ())
+			cfg, notes, err := o.load("the "+service, keys, os.Environ())
 			if err != nil {
 				return err
 			}
@@ -95,6 +140,9 @@ func JobCommand(service, use, short string, keys []Key, run func(ctx context.Con
 			log, level, err := newLogger(cmd.ErrOrStderr(), cfg.String("log.format"), cfg.String("log.level"))
 			if err != nil {
 				return err
+			}
+			for _, n := range notes {
+				log.Warn("configuration taken over with a difference", zap.String("file", o.file), zap.String("note", n))
 			}
 			// A certificate or token that cannot be read is said now, not after the waiting for Kafka.
 			if _, err := newGuard(cfg, log); err != nil {
@@ -164,16 +212,19 @@ func withSignals(parent context.Context, log *zap.Logger) (context.Context, func
 	}
 }
 
-func configCommand(name string, keys []Key) *cobra.Command {
-	var o options
+func configCommand(name string, keys []Key, foreign ...Foreign) *cobra.Command {
+	o := newOptions(foreign)
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the resolved configuration, secrets masked",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := load("the "+name, keys, o.file, o.sets, os.Environ())
+			cfg, notes, err := o.load("the "+name, keys, os.Environ())
 			if err != nil {
 				return err
+			}
+			for _, n := range notes {
+				fmt.Fprintln(cmd.ErrOrStderr(), "note:", n)
 			}
 			return cfg.print(cmd.OutOrStdout())
 		},

@@ -27,6 +27,18 @@ func Load(keys []Key, file string, sets []string, env []string) (*Config, error)
 }
 
 func load(reader string, keys []Key, file string, sets []string, env []string) (*Config, error) {
+	if file == "" {
+		return resolve(reader, keys, nil, sets, env)
+	}
+	ss, err := readYAML(file)
+	if err != nil {
+		return nil, err
+	}
+	return resolve(reader, keys, ss, sets, env)
+}
+
+// resolve layers the settings of a file, the environment and --set over the defaults.
+func resolve(reader string, keys []Key, file []setting, sets []string, env []string) (*Config, error) {
 	c := &Config{reader: reader, keys: merge(keys), byName: map[string]Key{}, values: map[string]setting{}}
 	for _, k := range c.keys {
 		c.byName[k.Name] = k
@@ -34,14 +46,8 @@ func load(reader string, keys []Key, file string, sets []string, env []string) (
 			c.values[k.Name] = setting{name: k.Name, raw: k.Default, origin: "default"}
 		}
 	}
-	if file != "" {
-		ss, err := readYAML(file)
-		if err != nil {
-			return nil, err
-		}
-		if err := c.layer(ss); err != nil {
-			return nil, err
-		}
+	if err := c.layer(file); err != nil {
+		return nil, err
 	}
 	ss, err := readEnv(c.keys, env)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 
 const healthcheckTimeout = 5 * time.Second
 
-func healthcheckCommand(keys []Key) *cobra.Command {
-	var o options
+func healthcheckCommand(keys []Key, foreign ...Foreign) *cobra.Command {
+	o := newOptions(foreign)
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Ask a running service on rest.listen whether it is healthy; exit 0 or 1",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := Load(optional(keys), o.file, o.sets, os.Environ())
+			cfg, _, err := o.load("this service", optional(keys), os.Environ())
 			if err != nil {
 				return err
 			}

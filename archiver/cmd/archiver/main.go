@@ -11,7 +11,8 @@ import (
 )
 
 func main() {
-	root := service.Command("archiver", "Record Kafka topics to an object store, each offset exactly once.", archiver.Keys(), archiver.Run)
+	root := service.Command("archiver", "Record Kafka topics to an object store, each offset exactly once.", archiver.Keys(), archiver.Run,
+		archiver.ConnectorFile)
 	root.AddCommand(archiver.RunCommand(), statusCommand(),
 		operateCommand("pause", http.MethodPut, "Let a running archiver fetch nothing more; it stays in its group"),
 		operateCommand("resume", http.MethodPut, "Let a paused archiver go on"),
