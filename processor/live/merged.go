@@ -19,6 +19,7 @@ var errDeposed = errors.New("the group has given the pipeline to another process
 type elector struct {
 	c       *kafka.Consumer
 	elected bool
+	board   *board
 	log     *zap.Logger
 }
 
@@ -35,7 +36,7 @@ func (e *elector) poll(ctx context.Context, max time.Duration) error {
 		case kafka.Revoked:
 			e.elected = e.elected && len(ev.Partitions) == 0
 		case kafka.GroupError:
-			e.log.Warn("group", zap.Error(ev.Err))
+			e.board.groupError(e.log, ev.Err)
 		}
 	}
 	return nil
@@ -57,7 +58,7 @@ func (r *Runner) runMerged(ctx context.Context) (err error) {
 	if err := c.Subscribe([]string{r.cfg.Pipeline.DecisionsTopic()}); err != nil {
 		return fmt.Errorf("join group %s: %w", r.cfg.group(), err)
 	}
-	e := &elector{c: c, log: log}
+	e := &elector{c: c, board: &r.board, log: log}
 	r.board.setState(Standby, nil)
 	var again, looked time.Time
 	wait := backoffMin

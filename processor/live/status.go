@@ -4,7 +4,10 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"tapedeck.dev/tapedeck/processor/engine"
+	"tapedeck.dev/tapedeck/shared/kafka"
 	"tapedeck.dev/tapedeck/shared/record"
 )
 
@@ -58,6 +61,21 @@ type board struct {
 	mu   sync.Mutex
 	st   Status
 	beat time.Time // of the loop, for liveness
+
+	outage kafka.Repeats // outlives tasks and consumers, which an outage makes anew again and again
+}
+
+// groupError writes an error that the consumers report beside their work: each of them several a second while no broker answers.
+func (b *board) groupError(log *zap.Logger, err error) {
+	held, write := b.outage.Line(err.Error(), time.Now())
+	if !write {
+		return
+	}
+	fields := []zap.Field{zap.Error(err)}
+	if held > 0 {
+		fields = append(fields, zap.Int64("heldBack", held))
+	}
+	log.Warn("kafka consumer", fields...)
 }
 
 func (b *board) update(f func(*Status)) {

@@ -272,7 +272,7 @@ func (t *task) handle(ctx context.Context, ev kafka.Event) error {
 			return fmt.Errorf("read %s: %w", ev.TP, ev.Err)
 		}
 	case kafka.GroupError:
-		t.cfg.Log.Warn("kafka consumer", zap.String("pipeline", t.cfg.Pipeline.Name), zap.Error(ev.Err))
+		t.board.groupError(t.cfg.Log.With(zap.String("pipeline", t.cfg.Pipeline.Name)), ev.Err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
 	"go.uber.org/zap"
@@ -85,13 +86,24 @@ func (c Client) logger() *zap.Logger {
 }
 
 // forwardLogs writes librdkafka's log lines to log until ch is closed; the returned channel is closed then. Connection
-// trouble is logged there as an error every second or so although the client recovers by itself, so it is a warning here.
+// trouble is logged there as an error every second or so although the client recovers by itself, so it is a warning here, and written once
+// in a while with how many like it there were (Repeats).
 func forwardLogs(ch <-chan kafka.LogEvent, log *zap.Logger) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		var outage Repeats
 		for e := range ch {
 			fields := []zap.Field{zap.String("client", e.Name), zap.String("tag", e.Tag)}
+			if e.Tag == "FAIL" || e.Tag == "ERROR" {
+				held, write := outage.Line(e.Message, time.Now())
+				if !write {
+					continue
+				}
+				if held > 0 {
+					fields = append(fields, zap.Int64("heldBack", held))
+				}
+			}
 			switch {
 			case e.Level <= 2:
 				log.Error(e.Message, fields...)
