@@ -96,6 +96,7 @@ func openRegistry(c *service.Config) (*schema.Registry, error) {
 	}
 	user, password, _ := strings.Cut(c.String("schema.registry.basic.auth.user.info"), ":")
 	r, err := schema.NewRegistry(schema.Config{URL: url, User: user, Password: password, CAFile: c.String("schema.registry.ssl.ca.location"),
+		CertFile: c.String("schema.registry.ssl.certificate.location"), KeyFile: c.String("schema.registry.ssl.key.location"), Token: c.String("schema.registry.bearer.auth.token"),
 		Rest: registryRest, Refresh: registryRefresh, NegativeTTL: registryMissing})
 	if err != nil {
 		return nil, err // it begins with the setting

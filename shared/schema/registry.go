@@ -4,19 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/riferrei/srclient"
 
+	"tapedeck.dev/tapedeck/shared/secure"
 	"tapedeck.dev/tapedeck/shared/segment"
 )
 
@@ -33,6 +31,9 @@ type Config struct {
 	User     string // with Password, or neither
 	Password string
 	CAFile   string // PEM; the system's roots where empty
+	// CertFile and KeyFile (PEM) are shown to a registry that asks for a client certificate; read again when they have changed.
+	CertFile, KeyFile string
+	Token             string // sent as a bearer token, instead of User and Password; "" for none
 
 	// Timeout bounds one lookup with all its requests; 10 s where 0.
 	Timeout time.Duration
@@ -75,6 +76,9 @@ func NewRegistry(cfg Config) (*Registry, error) {
 	if (cfg.User == "") != (cfg.Password == "") {
 		return nil, errors.New("schema.registry.basic.auth.user.info: give user and password, as user:password")
 	}
+	if cfg.Token != "" && cfg.User != "" {
+		return nil, errors.New("schema.registry.bearer.auth.token: schema.registry.basic.auth.user.info is given too; keep one")
+	}
 	cfg.URL = strings.TrimRight(cfg.URL, "/")
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
@@ -85,19 +89,18 @@ func NewRegistry(cfg Config) (*Registry, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if cfg.CAFile != "" {
-		pem, err := os.ReadFile(cfg.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("schema.registry.ssl.ca.location: %w", err)
-		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("schema.registry.ssl.ca.location: %s holds no PEM certificate", cfg.CAFile)
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	base, err := secure.Transport(secure.ClientSettings{
+		ClientFiles: secure.ClientFiles{
+			CA:          secure.File{Setting: "schema.registry.ssl.ca.location", Path: cfg.CAFile},
+			Certificate: secure.File{Setting: "schema.registry.ssl.certificate.location", Path: cfg.CertFile},
+			Key:         secure.File{Setting: "schema.registry.ssl.key.location", Path: cfg.KeyFile},
+		},
+		TokenFile: secure.File{Setting: "schema.registry.bearer.auth.token"}, Token: cfg.Token,
+	})
+	if err != nil {
+		return nil, err
 	}
-	return &Registry{cfg: cfg, base: transport, cache: newCache(cfg)}, nil
+	return &Registry{cfg: cfg, base: base, cache: newCache(cfg)}, nil
 }
 
 // redact drops what may be a password from an address that cannot be parsed.

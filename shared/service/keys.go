@@ -129,6 +129,9 @@ func RegistryKeys() []Key {
 	return []Key{
 		{Name: "schema.registry.url", Kind: String, Doc: "schema registry (Confluent's API); empty: none"},
 		{Name: "schema.registry.basic.auth.user.info", Kind: String, Secret: true, Doc: "user:password for the schema registry"},
+		{Name: "schema.registry.bearer.auth.token", Kind: String, Secret: true, Doc: "bearer token for the schema registry, instead of user and password"},
+		{Name: "schema.registry.ssl.certificate.location", Kind: String, Doc: "file with the service's own certificate for the schema registry (PEM)"},
+		{Name: "schema.registry.ssl.key.location", Kind: String, Doc: "file with its private key (PEM)"},
 		{Name: "schema.registry.ssl.ca.location", Kind: String, Doc: "file with the CA certificates (PEM) to trust for the schema registry"},
 	}
 }

@@ -119,7 +119,8 @@ func registry(ctx context.Context, f *service.Frame, ps []*pipeline.Pipeline) (s
 		return nil, nil
 	}
 	user, password, _ := strings.Cut(f.Config.String("schema.registry.basic.auth.user.info"), ":")
-	r, err := schema.NewRegistry(schema.Config{URL: url, User: user, Password: password, CAFile: f.Config.String("schema.registry.ssl.ca.location")})
+	r, err := schema.NewRegistry(schema.Config{URL: url, User: user, Password: password, CAFile: f.Config.String("schema.registry.ssl.ca.location"),
+		CertFile: f.Config.String("schema.registry.ssl.certificate.location"), KeyFile: f.Config.String("schema.registry.ssl.key.location"), Token: f.Config.String("schema.registry.bearer.auth.token")})
 	if err != nil {
 		return nil, err // it begins with the setting
 	}
