@@ -195,6 +195,29 @@ func TestOpenAPIDescribesEveryCall(t *testing.T) {
 			ids[op.OperationID] = true
 		}
 	}
+	var schemas struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]any `yaml:"properties"`
+			} `yaml:"schemas"`
+		} `yaml:"components"`
+	}
+	if err := yaml.Unmarshal(OpenAPI, &schemas); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := json.Marshal(PartitionStatus{Status: partition.Status{Reason: partition.Gap, Error: "x", Detail: partition.Detail{Last: &partition.LastSegment{}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(answer, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for name := range schemas.Components.Schemas["Partition"].Properties {
+		if _, ok := fields[name]; !ok {
+			t.Errorf("the field %s of a partition is described and not answered", name)
+		}
+	}
 	for _, r := range new(Archiver).Routes() {
 		if !described[r.Method+" "+r.Path] {
 			t.Errorf("%s %s is served and not described", r.Method, r.Path)
