@@ -12,8 +12,8 @@ import (
 	"tapedeck.dev/tapedeck/shared/store"
 )
 
-// Probe is the start-up check of a store: on fixed keys under _tapedeck/probe/ a conditional create twice (success or already
-// there with the same bytes, then refusal), GET and compare, LIST order. The error names the setting to change.
+// Probe is the start-up check of a store: on fixed keys under _tapedeck/probe/ a conditional create, twice where the first one succeeds
+// (then it must be refused), GET and compare, LIST order. The error names the setting to change.
 //
 // It leaves at most a dozen small objects, and the same ones at every start. Many services may probe at once. An answer
 // that settles nothing (a 409 between two of them, a 503) is retried a few times; beyond that the caller's context bounds it.
@@ -34,8 +34,8 @@ const (
 )
 
 func (p probe) run(ctx context.Context) error {
-	key, err := p.bytes(ctx)
-	if err == nil {
+	key, fresh, err := p.bytes(ctx)
+	if err == nil && fresh { // else the create in bytes was refused
 		err = p.refusal(ctx, key)
 	}
 	if err == nil {
@@ -61,8 +61,8 @@ const (
 	conditionWhy   = "it cannot keep each offset exactly once (two archivers would overwrite each other): use a store that honours If-None-Match: * on PUT"
 )
 
-// bytes creates an object, or finds that of an earlier run, and compares what comes back.
-func (p probe) bytes(ctx context.Context) (key string, err error) {
+// bytes creates an object (fresh), or is refused over that of an earlier run, and compares what comes back.
+func (p probe) bytes(ctx context.Context) (key string, fresh bool, err error) {
 	body := probeBody()
 	var mangled string
 	for slot := range probeSlots {
@@ -72,35 +72,35 @@ func (p probe) bytes(ctx context.Context) (key string, err error) {
 		switch {
 		case fresh || errors.Is(err, store.ErrExists):
 		case errors.Is(err, store.ErrNoBucket):
-			return "", fmt.Errorf("the bucket in the store address is wrong, or must be created first: %w", err)
+			return "", false, fmt.Errorf("the bucket in the store address is wrong, or must be created first: %w", err)
 		case errors.Is(err, store.ErrInvalid):
-			return "", fmt.Errorf("the store refuses a plain conditional create: %s; if it says that conditions are not implemented: %s: %w", checksumAdvice, conditionWhy, err)
+			return "", false, fmt.Errorf("the store refuses a plain conditional create: %s; if it says that conditions are not implemented: %s: %w", checksumAdvice, conditionWhy, err)
 		case errors.Is(err, store.ErrNotAllowed):
-			return "", fmt.Errorf("the store does not let us write (credentials, role or bucket policy; s3:PutObject, s3:GetObject and s3:ListBucket are needed): %w", err)
+			return "", false, fmt.Errorf("the store does not let us write (credentials, role or bucket policy; s3:PutObject, s3:GetObject and s3:ListBucket are needed): %w", err)
 		default:
-			return "", err
+			return "", false, err
 		}
 		got, err := p.st.Get(ctx, key)
 		if err != nil {
-			return "", fmt.Errorf("read back %s: %w", key, err)
+			return "", false, fmt.Errorf("read back %s: %w", key, err)
 		}
 		if !bytes.Equal(got, body) {
 			mangled = describeMangled(key, got, body)
 			if fresh {
-				return "", errors.New(mangled)
+				return "", false, errors.New(mangled)
 			}
 			continue // it may be what an earlier run with another setting left; this setting is tried on the next slot
 		}
 		part, size, err := p.st.GetRange(ctx, key, 100, 64)
 		if err != nil {
-			return "", fmt.Errorf("read a range of %s: %w", key, err)
+			return "", false, fmt.Errorf("read a range of %s: %w", key, err)
 		}
 		if !bytes.Equal(part, body[100:164]) || size != int64(len(body)) {
-			return "", fmt.Errorf("the store answers a ranged GET of %s with other bytes than the object's (or another size: %d, not %d): headers could not be read", key, size, len(body))
+			return "", false, fmt.Errorf("the store answers a ranged GET of %s with other bytes than the object's (or another size: %d, not %d): headers could not be read", key, size, len(body))
 		}
-		return key, nil
+		return key, fresh, nil
 	}
-	return "", fmt.Errorf("%s; so do all %d probe objects: when the setting is right, remove %s by hand", mangled, probeSlots, probeDir)
+	return "", false, fmt.Errorf("%s; so do all %d probe objects: when the setting is right, remove %s by hand", mangled, probeSlots, probeDir)
 }
 
 // describeMangled says what a store made of the bytes that it was given.
@@ -158,16 +158,20 @@ func (p probe) listing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	missing := false
 	for _, name := range names {
 		if slices.Contains(keys, name) {
 			continue
 		}
+		missing = true
 		if err := p.create(ctx, name, []byte("probe")); err != nil && !errors.Is(err, store.ErrExists) {
 			return fmt.Errorf("create %s: %w", name, err)
 		}
 	}
-	if keys, _, err = list("", 0); err != nil {
-		return err
+	if missing {
+		if keys, _, err = list("", 0); err != nil {
+			return err
+		}
 	}
 	if !slices.Equal(keys, sorted) {
 		if slices.Equal(slices.Sorted(slices.Values(keys)), sorted) {

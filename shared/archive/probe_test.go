@@ -35,7 +35,7 @@ func TestProbe(t *testing.T) {
 	if second := st.Keys(); strings.Join(second, " ") != strings.Join(first, " ") {
 		t.Errorf("the second run leaves %v", second)
 	}
-	if n := st.Counts(); n[store.OpCreate] != 2 || calls(n) > 8 {
+	if n := st.Counts(); n[store.OpCreate] != 1 || calls(n) > 6 {
 		t.Errorf("the second run calls %v", n)
 	}
 }
