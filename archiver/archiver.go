@@ -30,7 +30,6 @@ import (
 const (
 	shutdownBound  = 8 * time.Second // within the 10 s that a container has by default
 	lastCommit     = 5 * time.Second
-	maxPrefetch    = 64 << 20 // bytes, of librdkafka's queue
 	clientID       = "tapedeck-archiver"
 	minCreateRetry = 200 * time.Millisecond
 	maxCreateRetry = 10 * time.Second
@@ -85,6 +84,8 @@ func prepared(ctx context.Context, f *service.Frame, run func(*Archiver) error) 
 	if err := f.AtStart(ctx, "bootstrap.servers", a.CheckKafka); err != nil {
 		return err
 	}
+	f.Log.Info("memory", zap.Int64("memory.max.bytes", set.MaxMemory), zap.Int64("segments", share(set.MaxMemory).buffers),
+		zap.Int64("fetchedAhead", share(set.MaxMemory).queue), zap.Int64("goMemoryLimit", service.LimitHeap(share(set.MaxMemory).heap)))
 	return run(a)
 }
 
@@ -228,9 +229,11 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 		policy: archive.RetryPolicy{Min: orDefault(a.set.MinRetry, minCreateRetry), Max: orDefault(a.set.MaxRetry, maxCreateRetry)},
 		log:    a.parts.Log, m: a.m, trouble: &trouble{},
 		recoveries: semaphore.NewWeighted(parallelRecoveries), puts: semaphore.NewWeighted(parallelPuts),
+		closing: semaphore.NewWeighted(share(a.set.MaxMemory).closing), closingBytes: share(a.set.MaxMemory).closing,
 	}
 	l := &loop{
 		set: a.set, log: a.parts.Log, m: a.m, cons: cons, work: w, com: com, inbox: box, owned: &owned, began: time.Now(),
+		mem:   memory{budget: share(a.set.MaxMemory)},
 		parts: map[kafka.TP]*assigned{}, alarms: map[time.Duration]*alarm{}, pauses: pauses{}, lastJob: map[kafka.TP]chan struct{}{},
 		newAssignment: func() (context.Context, context.CancelFunc) { return context.WithCancel(jobCtx) },
 	}
@@ -276,6 +279,7 @@ func orDefault(d, def time.Duration) time.Duration {
 }
 
 func (a *Archiver) consumerConfig() kafka.ConsumerConfig {
+	b := share(a.set.MaxMemory)
 	over := map[string]string{
 		// New partitions are found as fast as new topics.
 		"topic.metadata.refresh.interval.ms": fmt.Sprint(max(a.set.Refresh.Milliseconds(), 100)),
@@ -289,7 +293,8 @@ func (a *Archiver) consumerConfig() kafka.ConsumerConfig {
 		Isolation:      a.set.Isolation,
 		SessionTimeout: a.set.Session,
 		ShareMemory:    true, // records are encoded as they come
-		QueuedMaxBytes: int(min(maxPrefetch, max(a.set.MaxMemory/4, 1<<20))),
+		QueuedMaxBytes: int(b.queue),
+		MaxPollBytes:   int(b.poll),
 	}
 }
 

@@ -109,9 +109,8 @@ func (l *loop) setPaused(s scope, pause bool) error {
 		return err
 	}
 	l.log.Info("paused or resumed on request", zap.Bool("pause", pause), zap.Stringer("what", s))
-	for tp, a := range l.parts {
-		l.applyHold(tp, a)
-	}
+	l.memory() // who has his turn
+	l.hold()
 	l.publish(true)
 	return nil
 }

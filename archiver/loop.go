@@ -40,8 +40,10 @@ type assigned struct {
 	paused    bool               // the consumer holds it back
 	fetching  bool               // the consumer was started
 	progress  progress
-	schedule  time.Duration // rotate.schedule.interval.ms; 0: off
-	restarted bool          // started or stopped since the last Poll: what that Poll returned of it is stale
+	topic     Topic // its settings
+	openStart int64 // of the segment that its turn is for
+	turn      turn
+	restarted bool // started or stopped since the last Poll: what that Poll returned of it is stale
 }
 
 // loop owns the consumer and the partitions. All of its methods run in one goroutine.
@@ -67,7 +69,7 @@ type loop struct {
 	ending        bool // no new puts
 	topics        []string
 	missing       []string
-	overCap       bool
+	mem           memory
 	joins         int64     // of the consumer, seen
 	everHad       bool      // the group has answered once
 	outside       time.Time // since when the group owes an assignment; zero: it does not
@@ -120,7 +122,8 @@ type Status struct {
 // PartitionStatus is a partition's status with what its worker waits out.
 type PartitionStatus struct {
 	partition.Status
-	Waiting string `json:"waitingFor,omitempty"`
+	Waiting  string      `json:"waitingFor,omitempty"`
+	Settings TopicStatus `json:"settings"` // that hold for its topic
 	// unmoved is since when the position could move and does not; zero: it moves, or has a reason not to.
 	unmoved        time.Time
 	OpenAgeSeconds float64 `json:"openAgeSeconds"` // since the open segment first held something
@@ -159,9 +162,7 @@ func (l *loop) turn(ctx context.Context) error {
 	l.messages()
 	l.ticks(time.Now())
 	l.memory()
-	for tp, a := range l.parts {
-		l.applyHold(tp, a)
-	}
+	l.hold()
 	l.tellOutside()
 	l.publish(false)
 	return nil
@@ -238,8 +239,9 @@ func (l *loop) assign(tp kafka.TP) {
 		l.revoke(tp)
 	}
 	ctx, cancel := l.newAssignment()
-	p, acts := partition.New(tp, l.set.Partition)
-	a := &assigned{p: p, cancel: cancel, schedule: l.set.Schedule, newJob: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+	topic := l.set.Topic(tp.Topic)
+	p, acts := partition.New(tp, topic.Partition)
+	a := &assigned{p: p, cancel: cancel, topic: topic, newJob: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 		log: l.log.With(zap.String("topic", tp.Topic), zap.Int32("partition", tp.Partition))}
 	l.parts[tp] = a
 	if end, ok := l.ends[tp]; ok {
@@ -360,8 +362,9 @@ func (l *loop) do(a *assigned, acts []partition.Action) {
 		case partition.Recover:
 			l.start(a, func(ctx context.Context) partition.Event { return l.work.recover(ctx, tp, act.After) })
 		case partition.Put:
+			l.mem.rates.learn(act.Segment.MemBytes, act.Segment.Records, act.Segment.DatumBytes)
 			if !l.ending {
-				l.start(a, func(ctx context.Context) partition.Event { return l.work.put(ctx, act.Segment) })
+				l.start(a, func(ctx context.Context) partition.Event { return l.work.put(ctx, act.Segment, a.topic.Attributes) })
 			}
 		case partition.Abandon:
 			a.job++
@@ -432,57 +435,6 @@ func (l *loop) start(a *assigned, f func(context.Context) partition.Event) {
 	})
 }
 
-// memory enforces the cap. Above it nothing is fetched any more until there is room again, and the largest open segments end, so that
-// what must leave is on its way to the store.
-func (l *loop) memory() {
-	var open, sealed int64
-	for _, a := range l.parts {
-		open += a.p.OpenBytes()
-		sealed += a.p.SealedBytes()
-	}
-	switch total := open + sealed; {
-	case total > l.set.MaxMemory:
-		l.overCap = true
-	case total < l.set.MaxMemory/10*9:
-		l.overCap = false
-	}
-	if l.overCap && open > l.set.MaxMemory/2 {
-		byOpen := make([]*assigned, 0, len(l.parts))
-		for _, a := range l.parts {
-			byOpen = append(byOpen, a)
-		}
-		slices.SortFunc(byOpen, func(a, b *assigned) int { return int(b.p.OpenBytes() - a.p.OpenBytes()) })
-		for _, a := range byOpen {
-			if open <= l.set.MaxMemory/2 {
-				break
-			}
-			before := a.p.OpenBytes()
-			l.on(a, partition.Squeeze{})
-			open -= before - a.p.OpenBytes()
-		}
-	}
-	l.m.memory.Set(float64(open + sealed))
-	l.pub.mu.Lock()
-	l.pub.cond.status.MemoryBytes, l.pub.cond.status.MemoryHeld = open+sealed, l.overCap
-	l.pub.mu.Unlock()
-}
-
-func (l *loop) applyHold(tp kafka.TP, a *assigned) {
-	if want := l.overCap || a.p.Held() || l.pauses.has(tp); a.fetching && want != a.paused {
-		var err error
-		if want {
-			err = l.cons.Pause(tp)
-		} else {
-			err = l.cons.Resume(tp)
-		}
-		if err != nil {
-			a.log.Warn("hold back or go on", zap.Bool("hold", want), zap.Error(err))
-			return
-		}
-		a.paused = want
-	}
-}
-
 // publish shows other goroutines that the loop turns, and every so often what it holds.
 func (l *loop) publish(now bool) {
 	l.pub.mu.Lock()
@@ -497,7 +449,7 @@ func (l *loop) publish(now bool) {
 	counts := map[partition.State]int{}
 	held := 0
 	for tp, a := range l.parts {
-		ps := PartitionStatus{Status: a.p.Status(), Waiting: l.work.trouble.of(tp)}
+		ps := PartitionStatus{Status: a.p.Status(), Waiting: l.work.trouble.of(tp), Settings: a.topic.status()}
 		ps.Held = a.paused
 		if l.pauses.has(tp) && (ps.State == partition.Fetching || ps.State == partition.Checking) {
 			ps.State = Paused

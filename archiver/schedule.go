@@ -88,12 +88,12 @@ func loadZone(name string) (*time.Location, error) {
 // partition that was assigned since then meets the next one.
 func (l *loop) ticks(wall time.Time) {
 	for _, a := range l.parts {
-		if a.schedule > 0 && l.alarms[a.schedule] == nil {
+		if a.topic.Schedule > 0 && l.alarms[a.topic.Schedule] == nil {
 			zone := l.set.Zone
 			if zone == nil {
 				zone = time.UTC
 			}
-			l.alarms[a.schedule] = &alarm{schedule: schedule{a.schedule, zone}}
+			l.alarms[a.topic.Schedule] = &alarm{schedule: schedule{a.topic.Schedule, zone}}
 		}
 	}
 	passed := map[time.Duration]bool{}
@@ -101,7 +101,7 @@ func (l *loop) ticks(wall time.Time) {
 		passed[interval] = al.passed(wall)
 	}
 	for _, a := range l.parts {
-		if passed[a.schedule] {
+		if passed[a.topic.Schedule] {
 			l.on(a, partition.Boundary{})
 		}
 		l.on(a, partition.Tick{})

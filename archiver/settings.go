@@ -1,6 +1,7 @@
 package archiver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -18,7 +19,7 @@ const DefaultListen = "127.0.0.1:8183"
 
 // Keys are the archiver's settings.
 func Keys() []service.Key {
-	return append(service.CommonKeys(DefaultListen, service.KafkaKeys("consumer"), service.StoreKeys(), service.RegistryKeys(), groupKeys()),
+	keys := append(service.CommonKeys(DefaultListen, service.KafkaKeys("consumer"), service.StoreKeys(), service.RegistryKeys(), groupKeys()),
 		service.Key{Name: "bootstrap.servers", Required: true, Doc: "Kafka brokers to ask first, host:port, comma separated", Example: "127.0.0.1:9092"},
 		service.Key{Name: "store", Required: true, Doc: "the archive: s3://bucket/prefix?endpoint=…&region=…&path-style=true or file:///directory",
 			Example: "s3://tapedeck/archive?region=eu-central-1"},
@@ -51,9 +52,10 @@ func Keys() []service.Key {
 		service.Key{Name: "start.offsets", Kind: service.List, Doc: "with start=offsets: topic:partition:offset, comma separated or a list; a partition that is not named begins at earliest"},
 		service.Key{Name: "metrics.partitions.max", Kind: service.Int, Default: "1000", Check: atLeast(0),
 			Doc: "how many partitions of a process have metrics of their own, ≥ 0; the others count in tapedeck_archiver_staleness_seconds only"},
-		service.Key{Name: "memory.max.bytes", Kind: service.Bytes, Default: "512MiB", Check: bytesAtLeast(1 << 20),
-			Doc: "bound on buffered records of all partitions, in bytes, ≥ 1MiB; beyond it segments end early and fetching waits"},
+		service.Key{Name: "memory.max.bytes", Kind: service.Bytes, Check: bytesAtLeast(minMemory),
+			Doc: "bound on the memory of the process, in bytes, ≥ 64MiB: near it fetching waits and segments end early; default: three quarters of the container's limit, 512MiB where there is none"},
 	)
+	return append(keys, overridesKey(keys))
 }
 
 func checkRegex(s string) error {
@@ -92,7 +94,8 @@ type Settings struct {
 	Start         Start
 	Schedule      time.Duration  // rotate.schedule.interval.ms; 0: off
 	Zone          *time.Location // of Schedule; nil: UTC
-	MaxMemory     int64          // bytes
+	Overrides     []Override
+	MaxMemory     int64 // of the process, in bytes
 	Isolation     string
 	Bootstrap     string
 	Consumer      map[string]string // passed to librdkafka
@@ -135,7 +138,7 @@ func ReadSettings(c *service.Config) (Settings, error) {
 			SchemaIDs: c.String("schema.registry.url") != "",
 		},
 		Schedule:    max(0, ms("rotate.schedule.interval.ms")),
-		MaxMemory:   c.Int("memory.max.bytes"),
+		MaxMemory:   cmp.Or(c.Int("memory.max.bytes"), memoryBound()),
 		MaxLabelled: int(c.Int("metrics.partitions.max")),
 		Isolation:   c.String("isolation.level"),
 		Bootstrap:   c.String("bootstrap.servers"),
@@ -158,10 +161,14 @@ func ReadSettings(c *service.Config) (Settings, error) {
 		return s, errors.New("nothing to archive: set topics or topics.regex")
 	case s.Topics.Exclude != nil && s.Topics.Pattern == nil:
 		return s, errors.New("topics.exclude has no meaning without topics.regex")
-	case s.Partition.RotateAge == 0 && s.Schedule == 0:
-		return s, errors.New("rotate.age.ms is off: a partition that falls quiet would never be archived to its end; set rotate.age.ms or rotate.schedule.interval.ms")
 	case s.Group == "":
 		return s, errors.New("group.id must not be empty")
+	}
+	if err := checkFlushed(s.Partition, s.Schedule); err != nil {
+		return s, err
+	}
+	if err := s.readOverrides(c); err != nil {
+		return s, err
 	}
 	slices.Sort(s.Topics.Names)
 	s.Topics.Names = slices.Compact(s.Topics.Names)

@@ -45,6 +45,8 @@ type workers struct {
 	trouble   *trouble
 
 	recoveries, puts *semaphore.Weighted
+	closing          *semaphore.Weighted // bytes of objects being made while their segments are there too
+	closingBytes     int64               // all of it
 }
 
 var errTopicGone = errors.New("the topic is not in Kafka")
@@ -158,7 +160,7 @@ func finalReason(err error) (partition.Reason, bool) {
 
 // put closes a sealed segment and brings it into the store. It repeats what may pass until ctx ends; then it returns nil, and the
 // object may be there or not.
-func (w *workers) put(ctx context.Context, s *partition.Sealed) partition.Event {
+func (w *workers) put(ctx context.Context, s *partition.Sealed, with store.Attributes) partition.Event {
 	tp := kafka.TP{Topic: s.ID.Topic, Partition: s.ID.Partition}
 	if w.puts.Acquire(ctx, 1) != nil {
 		return nil
@@ -169,7 +171,10 @@ func (w *workers) put(ctx context.Context, s *partition.Sealed) partition.Event 
 		return ev
 	}
 	schemas, lacking := w.schemas.of(ctx, s)
-	data, h, err := s.Writer.Close(s.Next, s.Chain, schemas)
+	data, h, err := w.close(ctx, s, schemas)
+	if ctx.Err() != nil && data == nil {
+		return nil
+	}
 	if err != nil {
 		return partition.PutFailed{Reason: partition.Refused, Err: err}
 	}
@@ -181,7 +186,7 @@ func (w *workers) put(ctx context.Context, s *partition.Sealed) partition.Event 
 			w.log.Warn("create segment; trying again", zap.String("object", key), zap.Int("attempt", attempt), zap.Error(err))
 		}
 	}
-	out, err := w.arc.CreateAs(ctx, segment.Incarnation(tp.Topic, s.Incarnation), h, data, policy)
+	out, err := w.arc.CreateAs(ctx, segment.Incarnation(tp.Topic, s.Incarnation), h, data, policy, with)
 	if err != nil {
 		if why, final := finalReason(err); final {
 			return partition.PutFailed{Reason: why, Err: err}
@@ -204,6 +209,16 @@ func (w *workers) put(ctx context.Context, s *partition.Sealed) partition.Event 
 			zap.Int64("records", s.Records), zap.Int64("bytes", out.Tail.Size), zap.String("cause", string(s.Cause)))
 	}
 	return partition.PutDone{Adopted: out.Adopted, Tail: out.Tail}
+}
+
+// close makes the object. For a moment object and segment are both in memory; how much of that there is at a time is bounded.
+func (w *workers) close(ctx context.Context, s *partition.Sealed, schemas []segment.Schema) ([]byte, *segment.Header, error) {
+	n := min(s.MemBytes, w.closingBytes)
+	if err := w.closing.Acquire(ctx, n); err != nil {
+		return nil, nil, err
+	}
+	defer w.closing.Release(n)
+	return s.Writer.Close(s.Next, s.Chain, schemas)
 }
 
 // sameTopic reads the topic's id once more. While Kafka does not answer nothing is created: an object of a topic that was created

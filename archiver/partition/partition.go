@@ -88,7 +88,8 @@ type Sealed struct {
 	Records        int64
 	Cause          Cause
 	firstTimestamp int64 // of its first record, in ms
-	memBytes       int64 // of Writer when it was sealed: it is not asked again while a worker closes it
+	// MemBytes and DatumBytes are of Writer when it was sealed: it is not asked again while a worker closes it.
+	MemBytes, DatumBytes int64
 }
 
 // Cause says why a segment was sealed: the setting that ended it.
@@ -237,8 +238,7 @@ func (p *Partition) Held() bool { return len(p.sealed) > maxSealed }
 // Putting reports whether a put is under way.
 func (p *Partition) Putting() bool { return p.putting }
 
-// OpenBytes is the memory of the open segment, SealedBytes that of the sealed ones, the one being put counted twice: its object
-// is made from its writer.
+// OpenBytes is the memory of the open segment.
 func (p *Partition) OpenBytes() int64 {
 	if p.open == nil || p.open.writer == nil {
 		return 0
@@ -246,18 +246,33 @@ func (p *Partition) OpenBytes() int64 {
 	return p.open.writer.MemBytes()
 }
 
-// SealedBytes: see OpenBytes.
+// SealedBytes is the memory of the sealed segments. Making an object needs as much again for a moment.
 func (p *Partition) SealedBytes() int64 {
 	var n int64
-	for i, s := range p.sealed {
-		if i == 0 && p.putting {
-			n += 2 * s.memBytes
-			continue
-		}
-		n += s.memBytes
+	for _, s := range p.sealed {
+		n += s.MemBytes
 	}
 	return n
 }
+
+// OpenStart is the first offset of the open segment, OpenRecords what it holds; −1 and 0: there is none.
+func (p *Partition) OpenStart() (start, records int64) {
+	if p.open == nil {
+		return -1, 0
+	}
+	return p.open.start, p.open.records
+}
+
+// Behind is how many offsets are still to be fetched; −1: not known.
+func (p *Partition) Behind() int64 {
+	if p.logEnd < 0 {
+		return -1
+	}
+	return max(0, p.logEnd-p.position)
+}
+
+// Rule is the one that cuts its segments.
+func (p *Partition) Rule() segment.CutRule { return p.cfg.Rule }
 
 // Status is a partition's state for people and metrics.
 type Status struct {

@@ -17,7 +17,7 @@ func (p *Partition) seal(next int64, cause Cause) []Action {
 	}
 	p.sealed = append(p.sealed, &Sealed{
 		Writer: w, ID: p.id, Incarnation: p.incarnation, Start: o.start, Next: next, Records: o.records, Cause: cause,
-		Schemas: o.ids.Refs(), memBytes: w.MemBytes(), firstTimestamp: o.firstTimestamp,
+		Schemas: o.ids.Refs(), MemBytes: w.MemBytes(), DatumBytes: w.DatumBytes(), firstTimestamp: o.firstTimestamp,
 	})
 	p.openAt(next)
 	return p.putNext()

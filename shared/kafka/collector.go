@@ -6,6 +6,7 @@ import "tapedeck.dev/tapedeck/shared/record"
 // concerns, so that it stands behind what came before it.
 type collector struct {
 	maxBatch int
+	maxBytes int
 	items    []item
 	open     map[*partition]int // index in items
 	records  int
@@ -18,7 +19,7 @@ type item struct {
 }
 
 func (o *collector) empty() bool { return len(o.items) == 0 }
-func (o *collector) full() bool  { return o.records >= pollRecords || o.bytes >= pollBytes }
+func (o *collector) full() bool  { return o.records >= pollRecords || o.bytes >= o.maxBytes }
 
 // add appends an event that concerns every partition.
 func (o *collector) add(e Event) {

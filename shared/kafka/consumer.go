@@ -24,6 +24,7 @@ type ConsumerConfig struct {
 	SessionTimeout  time.Duration // 0: librdkafka's default
 	QueuedMaxBytes  int           // bound on librdkafka's prefetch per consumer, in bytes; 0: 64 MiB
 	MaxBatchRecords int           // per Batch; 0: 1000
+	MaxPollBytes    int           // bound on what one Poll returns, in bytes, give or take a record; 0: 32 MiB
 	// ShareMemory saves a copy of every record: the bytes of records lie in memory that hundreds of them share. Only for a user that
 	// keeps no part of a record beyond the handling of its Batch.
 	ShareMemory bool
@@ -46,6 +47,7 @@ type Consumer struct {
 	tokens   *refresher
 	group    string // "" without a group
 	maxBatch int
+	maxBytes int // of one Poll
 
 	shareMemory bool
 
@@ -113,6 +115,9 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	}
 	if c.maxBatch <= 0 {
 		c.maxBatch = 1000
+	}
+	if c.maxBytes = cfg.MaxPollBytes; c.maxBytes <= 0 {
+		c.maxBytes = pollBytes
 	}
 	c.logs = forwardLogs(kc.Logs(), c.log)
 	c.tokens = startRefresher(kc, tokens, c.log, nil)

@@ -14,7 +14,7 @@ import (
 const (
 	// pollSlice bounds how late Poll sees the end of its context.
 	pollSlice = 25 * time.Millisecond
-	// pollRecords and pollBytes bound what one Poll returns, in all partitions together.
+	// pollRecords and pollBytes (unless configured) bound what one Poll returns, in all partitions together.
 	pollRecords = 10_000
 	pollBytes   = 32 << 20
 )
@@ -28,7 +28,7 @@ func (c *Consumer) Poll(ctx context.Context, bound time.Duration) ([]Event, erro
 	if c.c.IsClosed() {
 		return nil, fmt.Errorf("poll: %w", ErrClosed)
 	}
-	c.out = &collector{maxBatch: c.maxBatch, open: map[*partition]int{}}
+	c.out = &collector{maxBatch: c.maxBatch, maxBytes: c.maxBytes, open: map[*partition]int{}}
 	defer func() { c.out = nil }()
 	for _, e := range c.left {
 		c.out.add(e)

@@ -149,6 +149,9 @@ func (w *Writer) Skip(from, to int64, class Class) error {
 // Count returns the number of records so far.
 func (w *Writer) Count() int64 { return w.count }
 
+// DatumBytes returns the encoded size of the records so far, uncompressed, in bytes.
+func (w *Writer) DatumBytes() int64 { return w.datumBytes }
+
 // MemBytes returns about how many bytes of memory w holds. Close needs as much again for a moment.
 func (w *Writer) MemBytes() int64 {
 	return w.finished.memBytes() + int64(cap(w.block)) + w.skips.memBytes() + 512

@@ -238,7 +238,7 @@ func (c *Config) print(w io.Writer) error {
 	masked := c.Masked()
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, n := range c.names() {
-		if k, _ := c.lookup(n); masked[n] == "" && k.Kind != String && k.Kind != List {
+		if k, _ := c.lookup(n); masked[n] == "" && k.Kind != String && k.Kind != List && k.Kind != Entries {
 			continue // there is no way to write "not set" for these but leaving them out
 		}
 		if _, err := fmt.Fprintf(tw, "%s: %s\t# %s\n", n, yamlScalar(masked[n]), c.values[n].origin); err != nil {

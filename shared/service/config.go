@@ -30,7 +30,7 @@ func load(reader string, keys []Key, file string, sets []string, env []string) (
 	if file == "" {
 		return resolve(reader, keys, nil, sets, env)
 	}
-	ss, err := readYAML(file)
+	ss, err := readYAML(file, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func resolve(reader string, keys []Key, file []setting, sets []string, env []str
 	for _, k := range c.keys {
 		c.byName[k.Name] = k
 		if _, family := k.isPrefix(); !family {
-			c.values[k.Name] = setting{name: k.Name, raw: k.Default, origin: "default"}
+			c.values[k.Name] = setting{name: k.Name, raw: k.Default, origin: defaultOrigin}
 		}
 	}
 	if err := c.layer(file); err != nil {
@@ -121,6 +121,14 @@ func (c *Config) put(s setting) error {
 			return fmt.Errorf("setting %q (%s) is not used by %s: remove it", s.name, s.origin, c.reader)
 		}
 		return unknown("setting", s.name, s.origin, Nearest(s.name, known))
+	}
+	if k.Kind == Entries {
+		s, err := c.parseEntries(k, s)
+		if err != nil {
+			return err
+		}
+		c.values[s.name] = s
+		return nil
 	}
 	if err := k.check(s.raw); err != nil {
 		shown := fmt.Sprintf("%q", s.raw)

@@ -226,7 +226,7 @@ func FuzzParseYAML(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ss, err := parseYAML("f", data)
+		ss, err := parseYAML("f", data, nil)
 		if err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("error of several lines: %q", err)
 		}

@@ -18,11 +18,12 @@ const (
 	Bytes
 	Bool
 	Duration
-	List // comma separated, or a YAML list
+	List    // comma separated, or a YAML list
+	Entries // a YAML list of entries, each of the key's Members; as YAML or JSON text where one value is written in a line
 )
 
 func (k Kind) String() string {
-	names := [...]string{"string", "int", "bytes", "bool", "duration", "list"}
+	names := [...]string{"string", "int", "bytes", "bool", "duration", "list", "entries"}
 	if k < 0 || int(k) >= len(names) {
 		return fmt.Sprintf("Kind(%d)", int(k))
 	}
@@ -39,6 +40,7 @@ type Key struct {
 	Required bool
 	Secret   bool               // masked wherever printed; also accepted as <name>.file
 	OneOf    []string           // the only values allowed; empty: any
+	Members  []Key              // of Entries: what one entry may set
 	Check    func(string) error // a further check of the value as written, e.g. a bound; nil: none
 }
 

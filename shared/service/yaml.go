@@ -13,23 +13,44 @@ import (
 
 // setting is one value as somebody wrote it.
 type setting struct {
-	name   string
-	raw    string   // lists: joined by commas
-	list   []string // set where the value was written as a YAML list: its elements may hold commas
-	origin string   // file:line, "environment NAME" or "--set"
+	name string
+	raw  string   // lists: joined by commas
+	list []string // set where the value was written as a YAML list: its elements may hold commas
+	// Of an Entries key: node is the list as the file has it, nil for text; entries is what it was read as.
+	node    *ast.SequenceNode
+	entries []*Config
+	origin  string // file:line, "environment NAME" or "--set"
 }
 
-// readYAML flattens a file of nested or dotted keys: {flush: {size: 5}} and {flush.size: 5} mean the same.
-func readYAML(path string) ([]setting, error) {
+// readYAML flattens a file of nested or dotted keys: {flush: {size: 5}} and {flush.size: 5} mean the same. Lists of entries are left as they are.
+func readYAML(path string, keys []Key) ([]setting, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	return parseYAML(path, data)
+	return parseYAML(path, data, keys)
 }
 
-func parseYAML(file string, data []byte) ([]setting, error) {
-	f, err := parser.ParseBytes(data, 0)
+func parseYAML(file string, data []byte, keys []Key) ([]setting, error) {
+	body, err := parseText(file, string(data))
+	if err != nil || body == nil {
+		return nil, err
+	}
+	y := yamlReader{file: file, seen: map[string]int{}, entries: map[string]bool{}}
+	for _, k := range keys {
+		if k.Kind == Entries {
+			y.entries[k.Name] = true
+		}
+	}
+	if err := y.node("", body); err != nil {
+		return nil, err
+	}
+	return y.out, nil
+}
+
+// parseText returns the only document of a YAML (or JSON) text, nil where it is empty; file is for messages.
+func parseText(file, text string) (ast.Node, error) {
+	f, err := parser.ParseBytes([]byte(text), 0)
 	if err != nil {
 		if se, ok := errors.AsType[yaml.Error](err); ok && se.GetToken() != nil {
 			p := se.GetToken().Position
@@ -37,26 +58,25 @@ func parseYAML(file string, data []byte) ([]setting, error) {
 		}
 		return nil, fmt.Errorf("%s: %s", file, oneLine(err.Error()))
 	}
-	y := yamlReader{file: file, seen: map[string]int{}}
-	bodies := 0
+	y := yamlReader{file: file}
+	var body ast.Node
 	for _, d := range f.Docs {
 		if d.Body == nil || d.Body.Type() == ast.CommentType || d.Body.Type() == ast.NullType {
 			continue // an empty file, or one of comments alone
 		}
-		if bodies++; bodies > 1 {
+		if body != nil {
 			return nil, y.errorf(d.Body, "more than one YAML document")
 		}
-		if err := y.node("", d.Body); err != nil {
-			return nil, err
-		}
+		body = d.Body
 	}
-	return y.out, nil
+	return body, nil
 }
 
 type yamlReader struct {
-	file string
-	seen map[string]int // name → line
-	out  []setting
+	file    string
+	seen    map[string]int  // name → line
+	entries map[string]bool // names of Entries keys
+	out     []setting
 }
 
 func (y *yamlReader) errorf(n ast.Node, format string, args ...any) error {
@@ -99,6 +119,9 @@ func (y *yamlReader) entry(path string, e *ast.MappingValueNode) error {
 	case *ast.MappingNode, *ast.MappingValueNode:
 		return y.node(name, v)
 	case *ast.SequenceNode:
+		if y.entries[name] {
+			return y.put(setting{name: name, node: v}, e.Key)
+		}
 		list := make([]string, 0, len(v.Values))
 		for _, el := range v.Values {
 			s, err := y.scalar(name, el)
