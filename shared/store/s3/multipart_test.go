@@ -132,8 +132,8 @@ func TestMultipartAnswers(t *testing.T) {
 				t.Errorf("message %v does not say %q", err, c.text)
 			}
 			calls := f.kinds()
-			if c.calls == "abort" { // how many parts were sent before the failure is a matter of luck
-				if !strings.HasPrefix(calls, "begin part") || !strings.HasSuffix(calls, " abort") || strings.Contains(calls, "complete") {
+			if c.calls == "abort" { // how many parts were sent before the failure is a matter of luck, and when a cancelled one is seen
+				if !strings.HasPrefix(calls, "begin part") || strings.Count(calls, " abort") != 1 || strings.Contains(calls, "complete") {
 					t.Errorf("requests %s", calls)
 				}
 			} else if calls != c.calls {
@@ -256,7 +256,7 @@ func TestMultipartGivenUp(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrUnknown) {
 		t.Errorf("%v", err)
 	}
-	if !strings.HasSuffix(f.kinds(), "abort") {
+	if strings.Count(f.kinds(), "abort") != 1 {
 		t.Errorf("requests %s", f.kinds())
 	}
 }
