@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -313,5 +314,42 @@ func TestRealStarts(t *testing.T) {
 	var out bytes.Buffer
 	if err := inspect.Inspect(e.ctx(), &out, e.arc, nil, inspect.Table); err != nil || !strings.Contains(out.String(), "[0,42) not-archived") {
 		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+// Field fault 27 on a real broker: it loses the end of the log after that was archived, as in an unclean election, and gives the offsets to
+// other records, once to fewer and once to more than were lost.
+func TestRealUncleanLoss(t *testing.T) {
+	hook := os.Getenv("TAPEDECK_TEST_KAFKA_LOSE")
+	e := realEnv(t)
+	if hook == "" {
+		t.Skip("needs a broker that may be killed: set TAPEDECK_TEST_KAFKA_LOSE, or run make test-real")
+	}
+	_, port, _ := strings.Cut(e.bootstrap, ":")
+	for _, more := range []int{5, 60} {
+		topic := e.realTopic(nil)
+		for i := range 4 { // batches of ten; half of the file is two of them
+			e.fill(topic, 0, 10*i, 10)
+		}
+		s := e.realSettings(topic)
+		r := e.start(s)
+		e.awaitArchived(topic, 0, 40)
+		r.end()
+		before := e.archived(topic, 0)
+		if out, err := exec.Command("sh", "-c", hook+` "$0" "$1"`, topic+"-0", port).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		e.fill(topic, 0, 1000, more)
+		if log := e.log(topic, 0); len(log) >= 40+more || len(log) < 10+more || string(log[len(log)-more].Value) != "v1000" {
+			t.Fatalf("the broker lost nothing, or everything: %d records", len(log))
+		}
+		r = e.start(s)
+		st := r.awaitStopped(topic, 0, partition.Diverged)
+		t.Log(st.Error)
+		r.end()
+		if !sameRecords(before, e.archived(topic, 0)) {
+			t.Error("the archive has changed")
+		}
+		e.checkClean()
 	}
 }

@@ -65,9 +65,6 @@ type Tick struct{}
 // Boundary: a boundary of rotate.schedule.interval.ms has passed on the wall clock. Where the boundaries lie is the owner's to know.
 type Boundary struct{}
 
-// Restart is somebody's wish to try again: a stopped partition begins from the archive.
-type Restart struct{}
-
 // Squeeze asks for memory: the open segment is to end now.
 type Squeeze struct{}
 
@@ -83,7 +80,6 @@ func (TopicID) isEvent()         {}
 func (LogRange) isEvent()        {}
 func (Tick) isEvent()            {}
 func (Boundary) isEvent()        {}
-func (Restart) isEvent()         {}
 func (Squeeze) isEvent()         {}
 
 // Action is what the owner of a partition carries out.

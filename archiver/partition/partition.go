@@ -206,10 +206,6 @@ func (p *Partition) on(now time.Duration, ev Event) []Action {
 		if p.putting {
 			return p.refused(e.Reason, e.Err)
 		}
-	case Restart:
-		if p.state == Stopped {
-			return p.again("partition begins again: it was asked to")
-		}
 	case TopicID:
 		return p.onTopicID(e.ID)
 	case EndAt:

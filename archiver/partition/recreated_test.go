@@ -44,34 +44,3 @@ func TestATopicThatIsThereAgainBeginsAgain(t *testing.T) {
 		t.Errorf("%s %+v", p.State(), acts)
 	}
 }
-
-func TestRestart(t *testing.T) {
-	r := Recovered{Identity: id, Committed: kafka.CommitOffset{Offset: 7}, Log: kafka.LogRange{End: 9}}
-	p, _ := started(t, config(), r)
-	if p.State() != Stopped || p.reason != NoTail {
-		t.Fatal(p.State())
-	}
-	if acts := p.On(0, TopicID{"id2"}); len(acts) > 0 { // only what is gone comes back by itself
-		t.Errorf("%+v", acts)
-	}
-	if acts := p.On(0, Restart{}); len(only[Recover](acts)) != 1 || p.State() != Recovering || p.Status().Reason != "" || p.Status().Error != "" {
-		t.Errorf("%s %+v", p.State(), acts)
-	}
-	r.Committed.Offset = -1
-	if acts := p.On(0, r); len(only[Fetch](acts)) != 1 || p.State() != Fetching {
-		t.Errorf("%s %+v", p.State(), acts)
-	}
-	if acts := p.On(0, Restart{}); len(acts) > 0 || p.State() != Fetching {
-		t.Errorf("what runs was restarted: %+v", acts)
-	}
-}
-
-// A gap that is kept stopped with a put under way: a restart abandons it and begins from the archive.
-func TestRestartBehindAGap(t *testing.T) {
-	p := fetching(t, config())
-	p.On(0, recs(0, 13))
-	p.On(0, OutOfRange{LogStart: 50, LogEnd: 90})
-	if acts := p.On(0, Restart{}); len(only[Abandon](acts)) != 1 || len(only[Recover](acts)) != 1 || p.SealedBytes() != 0 || p.Putting() {
-		t.Errorf("%+v", acts)
-	}
-}

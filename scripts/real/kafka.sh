@@ -4,6 +4,7 @@
 #   scripts/real/kafka.sh fetch           fetch the jars (once; kept)
 #   scripts/real/kafka.sh start [PORT]    start in the background with an empty log, wait until it answers
 #   scripts/real/kafka.sh stop            stop what start has started
+#   scripts/real/kafka.sh lose DIR PORT   end it, remove the second half of a partition's log (DIR: <topic>-<partition>), start it again
 #
 # Jars, data, log and pid file live below $TAPEDECK_REAL_DIR (default: .real in the checkout). Needs Java 17 or newer and, for fetch,
 # Maven. The controller listens on PORT+1. KAFKA_PROPERTIES names a file whose settings are put over those below, KAFKA_FORMAT gives
@@ -86,4 +87,21 @@ exports() { # PORT
   echo "export TAPEDECK_TEST_KAFKA=127.0.0.1:$1"
 }
 
-main "$@"
+# lose does to a log what an unclean election does: acknowledged records are gone, and their offsets are given to others.
+lose() { # DIR PORT
+  local file="$data/$1/00000000000000000000.log"
+  [ -s "$file" ] || die "no log at $file"
+  running || die "does not run"
+  stop # not killed: the controller would wait for the dead broker's session
+  rm -f "$data/.kafka_cleanshutdown"
+  truncate -s $(($(stat -c %s "$file") / 2)) "$file" # the broker drops the batch that is cut in two
+  rm -f "$data/$1"/*index "$data/$1"/*.snapshot
+  (serve "$2") >>"$log" 2>&1 </dev/null &
+  echo $! >"$pid_file"
+  until ready "$2"; do
+    running || die "ended while starting; see $log"
+    sleep 0.3
+  done
+}
+
+if [ "${1:-}" = lose ]; then lose "$2" "$3"; else main "$@"; fi

@@ -37,4 +37,4 @@ TAPEDECK_TEST_KAFKA_SECURE=1 go test -count=1 -timeout 10m -run 'TestLeastACLs' 
 go test -count=1 -timeout 40m ./shared/store/s3 ./shared/kafka ./shared/schema ./shared/e2e "$@"
 
 # What only a real broker does to an archiver: truncation, compaction, transactions, topics created again, an unclean loss.
-go test -count=1 -timeout 20m ./archiver -run '^TestReal'
+TAPEDECK_TEST_KAFKA_LOSE="$PWD/scripts/real/kafka.sh lose" go test -count=1 -timeout 20m ./archiver -run '^TestReal'
