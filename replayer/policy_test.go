@@ -1,0 +1,124 @@
+package replayer
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tapedeck.dev/tapedeck/replayer/client"
+	"tapedeck.dev/tapedeck/replayer/internal/replaytest"
+	"tapedeck.dev/tapedeck/replayer/job"
+	"tapedeck.dev/tapedeck/shared/devstack/s3policy"
+	"tapedeck.dev/tapedeck/shared/devstack/s3server"
+	"tapedeck.dev/tapedeck/shared/secure"
+	"tapedeck.dev/tapedeck/shared/session"
+	"tapedeck.dev/tapedeck/shared/store/storeurl"
+)
+
+// TestLeastPolicy runs the replayer against S3 with exactly the rights of deploy/iam/replayer.json: its checks at the start and a whole job.
+// Nothing may be refused, and no right may be idle.
+func TestLeastPolicy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an S3 server")
+	}
+	policy, err := filepath.Abs("../deploy/iam/replayer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID", "test-access")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "test-secret-key")
+	endpoint, stop, err := s3server.Start(context.Background(), t.TempDir(), "127.0.0.1:0", "test-access", "test-secret-key", "bucket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stop() })
+	guard, err := s3policy.New(policy, "bucket", "my/archive", endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(guard)
+	t.Cleanup(srv.Close)
+	address := func(endpoint string) string {
+		return "s3://bucket/my/archive?endpoint=" + endpoint + "&region=us-east-1&path-style=true"
+	}
+
+	// The archive is somebody else's work.
+	a := replaytest.New()
+	a.Fill(t, rand.New(rand.NewPCG(1, 1)), "trips", 2, 40, 4)
+	owner, err := storeurl.Open(t.Context(), address(endpoint))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owner.Close()
+	for after := ""; ; {
+		objs, more, err := a.Mem.List(t.Context(), "", after, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objs {
+			after = o.Key
+			data, err := a.Mem.Get(t.Context(), o.Key)
+			if err == nil {
+				err = owner.Create(t.Context(), o.Key, data)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !more {
+			break
+		}
+	}
+
+	rc := replaytest.NewReceiver(t, session.Pipeline{Name: "p", Hash: "hash", Inputs: []string{"trips"}, DecisionsTopic: "p.decisions"})
+	port := filepath.Join(t.TempDir(), "port")
+	f := frame(t, "store="+address(srv.URL), "rest.listen=127.0.0.1:0", "rest.port.file="+port, "replayer.id=me", "job.scan.interval=100ms",
+		"targets.proc.url="+rc.Config().URL.String(), "targets.proc.pipeline=p")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, f) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	var c *client.Client
+	replaytest.Until(t, "it is ready", func() bool {
+		b, err := os.ReadFile(port)
+		if err != nil || len(b) == 0 {
+			return false
+		}
+		base := "http://" + strings.TrimSpace(string(b))
+		resp, err := http.Get(base + "/readyz")
+		if err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
+			return false
+		}
+		c, err = client.New(base, secure.ClientSettings{})
+		return err == nil
+	})
+	if _, _, err := c.Start(t.Context(), []byte(`{"name":"j","target":"proc","promise":"recompute"}`)); err != nil {
+		t.Fatal(err)
+	}
+	replaytest.Until(t, "the job has ended", func() bool {
+		v, err := c.Get(t.Context(), "j")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.State.Ended() && v.State != job.Completed {
+			t.Fatalf("%+v", v)
+		}
+		return v.State == job.Completed
+	})
+	for _, d := range guard.Denied() {
+		t.Errorf("refused: %s", d)
+	}
+	for _, u := range guard.Unused() {
+		t.Errorf("never needed: %s", u)
+	}
+}
