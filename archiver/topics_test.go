@@ -69,6 +69,7 @@ func TestTopicsAreKept(t *testing.T) {
 func TestTopicKeeper(t *testing.T) {
 	e := newEnv(t)
 	e.topic("trips", 1)
+	e.topic("orders", 2) // another process owns its partition 0
 	var owned atomic.Pointer[[]kafka.TP]
 	owned.Store(&[]kafka.TP{{Topic: "trips", Partition: 0}, {Topic: "missing", Partition: 0}, {Topic: "orders", Partition: 1}})
 	k := &topicKeeper{admin: e.admin, arc: e.arc, clusterID: "c", owned: &owned, log: testLog(t), m: newMetrics(prometheus.NewRegistry()), kept: map[string]kept{}}
