@@ -69,3 +69,10 @@ func (s *Store) Uploads(ctx context.Context, keyPrefix string) ([]string, error)
 	}
 	return keys, nil
 }
+
+// AssumeMultipart skips the question of MultipartHolds, whose object some tests would see in their listings.
+func (s *Store) AssumeMultipart() {
+	s.multipart.Lock()
+	defer s.multipart.Unlock()
+	s.multipart.known, s.multipart.holds = true, true
+}

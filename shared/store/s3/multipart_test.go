@@ -21,6 +21,7 @@ import (
 
 	"tapedeck.dev/tapedeck/shared/store"
 	"tapedeck.dev/tapedeck/shared/store/s3"
+	"tapedeck.dev/tapedeck/shared/store/storetest"
 )
 
 const mib = 1 << 20
@@ -314,6 +315,25 @@ func TestMultipartOnServers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The suite over uploads in parts: of one part, however small, for all but empty objects and those of one byte.
+func TestSuiteInParts(t *testing.T) {
+	for name, o := range servers(t) {
+		t.Run(name, func(t *testing.T) {
+			o.MultipartAbove, o.PartSize = 1, 5*mib
+			if err := newStore(t, o).MakeBucket(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			storetest.RunCreates(t, func(t *testing.T, prefix string) store.Store {
+				o := o
+				o.Prefix += "/" + prefix
+				s := newStore(t, o)
+				s.AssumeMultipart() // TestMultipartOnServers asks
+				return s
+			})
+		})
 	}
 }
 
