@@ -11,11 +11,11 @@ BINARIES := ./archiver/cmd/archiver ./replayer/cmd/replayer ./processor/cmd/proc
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Packages whose tests use goroutines against shared state; the rest is covered by `make test`.
-RACE_PKGS := ./shared/archive/... ./shared/store/file ./shared/store/mem ./shared/store/metered ./shared/service/... ./shared/schema/... ./archiver/... ./replayer/... ./processor/...
+RACE_PKGS := ./shared/archive/... ./shared/segment ./shared/e2e/soak ./shared/store/file ./shared/store/mem ./shared/store/metered ./shared/service/... ./shared/schema/... ./archiver/... ./replayer/... ./processor/...
 # A count, not a time: the end of a time-bound run is now and then reported as a failure (go.dev/issue/75804).
 FUZZTIME ?= 2000x
 
-.PHONY: build demo test test-real test-compose lint race fuzz bench bench-archive soak clean
+.PHONY: build demo test test-real test-compose lint race fuzz bench bench-archive sim soak clean
 
 build:
 	@mkdir -p bin
@@ -56,6 +56,11 @@ bench:
 # The archiver against the bare poll loop of the same client, pairwise, on real Kafka and versitygw. ARGS='--records 500000 --rounds 3'.
 bench-archive:
 	scripts/real/bench-archive.sh $(ARGS)
+
+# The chain under attack, from SIM seeds.
+SIM ?= 3000
+sim:
+	go test -count=1 -run '^TestSimulation' ./shared/archive -sim.trials=$(SIM)
 
 # Archivers, store and broker fail at random on real Kafka and versitygw, then archive and log are compared: SOAK=2h, SEED=7, KILLS=200.
 SOAK ?= 30m

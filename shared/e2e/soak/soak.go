@@ -43,14 +43,15 @@ type Figures struct {
 	Took                                                        time.Duration
 	Sent, Aborted                                               int64 // records, transactions
 	Kills, Freezes, Grown, Shrunk, StoreFaults, BrokerPauses, N int   // events; N: all
-	Fenced                                                      int   // lines in the logs that say so
+	Fenced                                                      int   // creates that found another archiver's segment in their place
+	Memberships                                                 int   // lost, as their owners noticed
 }
 
 func (f *Figures) String() string {
 	return fmt.Sprintf("%s, %d events: %d kills, %d freezes past the session, group %d times larger and %d times smaller, %d store faults, %d broker pauses; "+
-		"%d records archived (%d sent, %d transactions aborted), %d segments, %d times fenced or overtaken; "+
+		"%d records archived (%d sent, %d transactions aborted), %d segments, %d memberships lost, %d creates overtaken; "+
 		"lost %d, duplicated %d, overlapping %d, different %d, invented %d, findings of verify %d",
-		f.Took.Round(time.Second), f.N, f.Kills, f.Freezes, f.Grown, f.Shrunk, f.StoreFaults, f.BrokerPauses, f.Records, f.Sent, f.Aborted, f.Segments, f.Fenced,
+		f.Took.Round(time.Second), f.N, f.Kills, f.Freezes, f.Grown, f.Shrunk, f.StoreFaults, f.BrokerPauses, f.Records, f.Sent, f.Aborted, f.Segments, f.Memberships, f.Fenced,
 		f.Lost, f.Duplicated, f.Overlapping, f.Different, f.Invented, f.Findings)
 }
 
@@ -162,7 +163,7 @@ func (s *soak) finish(ctx context.Context) error {
 	var errs []error
 	for _, a := range s.members {
 		errs = append(errs, a.Stop())
-		s.f.Fenced += strings.Count(a.LogTail(1<<30), "fenced or overtaken")
+		s.read(a)
 	}
 	s.members = nil
 	if err := errors.Join(errs...); err != nil {
@@ -181,6 +182,13 @@ func (s *soak) withLogs(err error) error {
 		err = fmt.Errorf("%w\n%s:\n%s", err, a.LogPath, a.LogTail(5))
 	}
 	return err
+}
+
+// read counts what the log of an archiver that has ended says.
+func (s *soak) read(a *Archiver) {
+	log := a.LogTail(1 << 30)
+	s.f.Fenced += strings.Count(log, "fenced or overtaken")
+	s.f.Memberships += strings.Count(log, `"lost":true`)
 }
 
 // start adds an archiver. Each has other rotation settings: what a predecessor has half done must not depend on them.
@@ -258,7 +266,7 @@ func (s *soak) event(ctx context.Context) error {
 		s.say("kill -9 %s", a.ID)
 		a.Kill()
 		s.f.Kills++
-		s.f.Fenced += strings.Count(a.LogTail(1<<30), "fenced or overtaken")
+		s.read(a)
 		s.members = append(s.members[:i], s.members[i+1:]...)
 		return s.start()
 	case n < 60:
@@ -278,7 +286,7 @@ func (s *soak) event(ctx context.Context) error {
 		s.f.Shrunk++
 		s.members = append(s.members[:i], s.members[i+1:]...)
 		err := a.Stop()
-		s.f.Fenced += strings.Count(a.LogTail(1<<30), "fenced or overtaken")
+		s.read(a)
 		return err
 	case n < 93 || s.o.BrokerPID == 0:
 		f := []Fault{Refuse, Stall, Swallow, Swallow}[s.rnd.IntN(4)]
