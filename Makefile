@@ -25,7 +25,7 @@ demo: build
 	bin/demo $(if $(KEEP),--keep) $(if $(DAMAGE),--damage)
 
 test:
-	go test ./...
+	go test -timeout 20m ./...
 
 # The same end-to-end and contract suites on real Kafka (KRaft), Apicurio, versitygw and MinIO. Fetches what it needs into .real/.
 test-real:
