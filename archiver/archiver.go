@@ -250,7 +250,9 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	groups := &groupKeeper{admin: admin, arc: a.arc, clusterID: cluster, own: a.set.Group, sel: a.set.Groups, tick: a.set.Refresh, owned: &owned, log: a.parts.Log, m: a.m}
 	wat.keeper, wat.groups = keeper, groups
 	helpers.Go(func() { wat.run(helpCtx) })
+	l.events = newEmitter(a.set.Events, a.parts.Store.String(), a.parts.TopicsDir, admin, a.adminClient(), a.parts.Log, a.m)
 	helpers.Go(func() { com.run(helpCtx) })
+	helpers.Go(func() { l.events.run(helpCtx) })
 	helpers.Go(func() { w.schemas.run(helpCtx) })
 	helpers.Go(func() { keeper.run(helpCtx) })
 	helpers.Go(func() { groups.run(helpCtx) })
@@ -261,6 +263,9 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	helpers.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastCommit)
 	defer cancel()
+	if err := l.events.flush(last); err != nil {
+		a.parts.Log.Warn("the newest segments were not told of on events.topic; the next start tells of the last one of each partition", zap.Error(err))
+	}
 	if !com.flush(last) {
 		a.parts.Log.Info("the newest positions were not stored in the group; the archive holds them")
 	}

@@ -57,6 +57,7 @@ type loop struct {
 	inbox  *inbox
 	owned  *atomic.Pointer[[]kafka.TP]
 	began  time.Time
+	events *emitter           // nil: none
 	pauses pauses             // what people hold
 	ends   map[kafka.TP]int64 // of a run to the ends that are set; nil: a service in its group
 
@@ -277,6 +278,7 @@ func (l *loop) messages() {
 		case answer:
 			if tp := m.to.p.TP(); l.parts[tp] == m.to && m.to.job == m.job {
 				l.on(m.to, m.ev)
+				l.events.on(m.to, m.ev)
 			}
 		case stableOffsets:
 			for tp, o := range m {
@@ -508,6 +510,7 @@ func (l *loop) finish(endJobs context.CancelFunc, bound time.Duration) {
 			continue
 		}
 		if pd, ok := ans.ev.(partition.PutDone); ok {
+			l.events.on(ans.to, pd)
 			l.com.add(ans.to.p.TP(), pd.Tail.Header.Next, partition.FormatHint(ans.to.p.Hint(pd.Tail)))
 		}
 	}

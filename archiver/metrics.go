@@ -24,9 +24,10 @@ type metrics struct {
 	groupsUnread                                  prometheus.Counter
 	putTime                                       prometheus.Histogram
 
-	lag                         *prometheus.GaugeVec // topic, partition
-	states                      *prometheus.GaugeVec // state
-	seconds, archived, position *prometheus.GaugeVec // topic, partition; as lag, at most metrics.partitions.max of each
+	lag                         *prometheus.GaugeVec   // topic, partition
+	states                      *prometheus.GaugeVec   // state
+	seconds, archived, position *prometheus.GaugeVec   // topic, partition; as lag, at most metrics.partitions.max of each
+	events                      *prometheus.CounterVec // result
 	staleness                   prometheus.Gauge
 	unlabelled                  prometheus.Gauge
 	stopped                     prometheus.Gauge
@@ -62,6 +63,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		putTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tapedeck_archiver_put_seconds",
 			Help: "Time from the start of a segment's put to its confirmation, retries included.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 16)}),
 		lag:        prometheus.NewGaugeVec(gauge("lag_records", "Log end minus archived offset."), []string{"topic", "partition"}),
+		events:     prometheus.NewCounterVec(counter("segment_events_total", "Events of segments on events.topic by result: sent, failed (a round that is repeated), dropped."), []string{"result"}),
 		seconds:    prometheus.NewGaugeVec(gauge("lag_seconds", "Age of the oldest record that is not archived: by its timestamp once it is fetched, before that since this process saw it in the log; 0 without a lag."), []string{"topic", "partition"}),
 		archived:   prometheus.NewGaugeVec(gauge("archived_offset", "Next offset of the newest confirmed segment."), []string{"topic", "partition"}),
 		position:   prometheus.NewGaugeVec(gauge("position_offset", "Next offset to fetch."), []string{"topic", "partition"}),
@@ -74,7 +76,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		memory:     prometheus.NewGauge(gauge("memory_bytes", "Bytes in buffered segments.")),
 	}
 	reg.MustRegister(m.records, m.segments, m.bytes, m.lost, m.adopted, m.retries, m.commits, m.rebalance, m.groupErrs, m.noSchema, m.lateSchemas, m.changedSchemas, m.forgottenSchemas, m.topicsNotKept, m.groupSnapshots, m.groupsUnread, m.putTime,
-		m.lag, m.seconds, m.archived, m.position, m.staleness, m.unlabelled, m.states, m.stopped, m.missing, m.held, m.memory)
+		m.lag, m.events, m.seconds, m.archived, m.position, m.staleness, m.unlabelled, m.states, m.stopped, m.missing, m.held, m.memory)
 	return m
 }
 

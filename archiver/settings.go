@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tapedeck.dev/tapedeck/archiver/partition"
+	"tapedeck.dev/tapedeck/shared/kafka"
 	"tapedeck.dev/tapedeck/shared/service"
 )
 
@@ -50,6 +51,7 @@ func Keys() []service.Key {
 		service.Key{Name: "start", Default: "earliest", Check: checkStart,
 			Doc: "where a partition without an archive begins: " + startForms + "; what is below is recorded as not archived. Of partitions that appear later nothing is left out"},
 		service.Key{Name: "start.offsets", Kind: service.List, Doc: "with start=offsets: topic:partition:offset, comma separated or a list; a partition that is not named begins at earliest"},
+		service.Key{Name: "events.topic", Doc: "topic that is told of every segment, one JSON record each; it must exist and is not archived; empty: none"},
 		service.Key{Name: "metrics.partitions.max", Kind: service.Int, Default: "1000", Check: atLeast(0),
 			Doc: "how many partitions of a process have metrics of their own, ≥ 0; the others count in tapedeck_archiver_staleness_seconds only"},
 		service.Key{Name: "memory.max.bytes", Kind: service.Bytes, Check: bytesAtLeast(minMemory),
@@ -102,6 +104,7 @@ type Settings struct {
 	Admin         map[string]string
 	MinRetry      time.Duration // of a create; 0: 200 ms
 	MaxRetry      time.Duration // 0: 10 s
+	Events        string        // topic that is told of segments; "": none
 	MaxLabelled   int           // partitions with series of their own
 	StrangerAfter time.Duration // see strangerAfter, its default
 	StalledAfter  time.Duration // see stalledAfter, its default
@@ -139,6 +142,7 @@ func ReadSettings(c *service.Config) (Settings, error) {
 		},
 		Schedule:    max(0, ms("rotate.schedule.interval.ms")),
 		MaxMemory:   cmp.Or(c.Int("memory.max.bytes"), memoryBound()),
+		Events:      c.String("events.topic"),
 		MaxLabelled: int(c.Int("metrics.partitions.max")),
 		Isolation:   c.String("isolation.level"),
 		Bootstrap:   c.String("bootstrap.servers"),
@@ -161,6 +165,8 @@ func ReadSettings(c *service.Config) (Settings, error) {
 		return s, errors.New("nothing to archive: set topics or topics.regex")
 	case s.Topics.Exclude != nil && s.Topics.Pattern == nil:
 		return s, errors.New("topics.exclude has no meaning without topics.regex")
+	case s.Events != "" && (slices.Contains(s.Topics.Names, s.Events) || s.Topics.Matches(kafka.Topic{Name: s.Events})):
+		return s, fmt.Errorf("events.topic: %s would be archived itself, and each of its segments be told of there: leave it out with topics.exclude", s.Events)
 	case s.Group == "":
 		return s, errors.New("group.id must not be empty")
 	}
