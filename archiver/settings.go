@@ -32,6 +32,7 @@ func Keys() []service.Key {
 		service.Key{Name: "group.id", Default: "tapedeck-archiver", Doc: "consumer group; archivers of one group share the partitions", Example: "tapedeck-archiver"},
 		service.Key{Name: "session.timeout.ms", Kind: service.Int, Default: "10000", Check: atLeast(0),
 			Doc: "how long the group waits for a silent archiver before another takes over, in ms; within the broker's group.min/max.session.timeout.ms; 0: librdkafka's default (45 s)"},
+		service.Key{Name: "client.rack", Doc: "rack or zone of this archiver: brokers that know it let it fetch from a replica nearby; empty: from the leaders"},
 		service.Key{Name: "flush.size", Kind: service.Int, Default: "100000", Check: atLeast(1), Doc: "records per segment, ≥ 1", Example: "100000"},
 		service.Key{Name: "segment.bytes", Kind: service.Bytes, Default: "64MiB", Check: bytesAtLeast(1), Doc: "encoded records per segment, uncompressed, in bytes"},
 		service.Key{Name: "rotate.interval.ms", Kind: service.Int, Default: "-1", Check: atLeast(-1),
@@ -148,6 +149,9 @@ func ReadSettings(c *service.Config) (Settings, error) {
 		Bootstrap:   c.String("bootstrap.servers"),
 		Consumer:    c.ClientOverrides("consumer"),
 		Admin:       c.ClientOverrides(""),
+	}
+	if rack := c.String("client.rack"); rack != "" && s.Consumer["client.rack"] == "" {
+		s.Consumer["client.rack"] = rack
 	}
 	zone, err := loadZone(c.String("timezone"))
 	if err != nil {

@@ -124,6 +124,9 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	return c, nil
 }
 
+// leastMessage is the size in bytes below which messages count as this large in the bound of the queue.
+const leastMessage = 256
+
 // settings returns librdkafka's configuration, and where its access tokens come from.
 func (cfg ConsumerConfig) settings() (kafka.ConfigMap, tokenSource, error) {
 	m, err := cfg.config()
@@ -162,8 +165,9 @@ func (cfg ConsumerConfig) settings() (kafka.ConfigMap, tokenSource, error) {
 		"check.crcs":                      true,
 		"allow.auto.create.topics":        false,
 		// The default of 1000 ms stalls a consumer with a backlog for a second each time the queue is full.
-		"fetch.queue.backoff.ms":     1,
-		"queued.min.messages":        1_000_000,
+		"fetch.queue.backoff.ms": 1,
+		// librdkafka counts the bytes of records, and allocates some hundred more for each: of small ones their number is what fills memory.
+		"queued.min.messages":        min(1_000_000, max(1000, queued/leastMessage)),
 		"queued.max.messages.kbytes": max(1, queued/1024),
 		// How long a broker waits for new records, and so how late an end of partition and a seek at the end of the log are seen.
 		"fetch.wait.max.ms": 100,
