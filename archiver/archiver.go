@@ -234,6 +234,7 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	l := &loop{
 		set: a.set, log: a.parts.Log, m: a.m, cons: cons, work: w, com: com, inbox: box, owned: &owned, began: time.Now(),
 		mem:   memory{budget: share(a.set.MaxMemory)},
+		limit: newLimiter(a.set.Limit),
 		parts: map[kafka.TP]*assigned{}, alarms: map[time.Duration]*alarm{}, pauses: pauses{}, lastJob: map[kafka.TP]chan struct{}{},
 		newAssignment: func() (context.Context, context.CancelFunc) { return context.WithCancel(jobCtx) },
 	}

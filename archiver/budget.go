@@ -15,7 +15,7 @@ const (
 	minMemory     = 64 << 20
 	defaultMemory = 512 << 20
 	// outsideHeap is what the process has besides: the program's own pages, librdkafka's threads and tables, the C library's.
-	outsideHeap = 48 << 20
+	outsideHeap = 64 << 20
 	// heapOwn is what the heap holds besides segments: partitions, metrics, status, compressors, requests under way.
 	heapOwn  = 24 << 20
 	maxQueue = 64 << 20

@@ -43,6 +43,7 @@ type assigned struct {
 	topic     Topic // its settings
 	openStart int64 // of the segment that its turn is for
 	turn      turn
+	limit     limiter
 	restarted bool // started or stopped since the last Poll: what that Poll returned of it is stale
 }
 
@@ -71,6 +72,8 @@ type loop struct {
 	topics        []string
 	missing       []string
 	mem           memory
+	limit         limiter
+	rateHolds     int64
 	joins         int64     // of the consumer, seen
 	everHad       bool      // the group has answered once
 	outside       time.Time // since when the group owes an assignment; zero: it does not
@@ -115,6 +118,7 @@ type Status struct {
 	Assigned    bool     `json:"assigned"` // the group has told this process its partitions at least once, maybe none
 	MemoryBytes int64    `json:"memoryBytes"`
 	MemoryHeld  bool     `json:"memoryHeld"` // fetching waits for memory
+	RateHolds   int64    `json:"rateHolds"`  // how often a limit per second has held a partition back
 	GroupError  string   `json:"lastGroupError,omitempty"`
 
 	Partitions []PartitionStatus `json:"partitions"`
@@ -173,6 +177,7 @@ func (l *loop) event(ev kafka.Event) error {
 	switch e := ev.(type) {
 	case kafka.Batch:
 		if a := l.fresh(e.TP); a != nil {
+			l.fetched(a, e.Records)
 			l.on(a, partition.Records{Records: e.Records})
 		}
 	case kafka.EndOfPartition:
@@ -242,7 +247,7 @@ func (l *loop) assign(tp kafka.TP) {
 	ctx, cancel := l.newAssignment()
 	topic := l.set.Topic(tp.Topic)
 	p, acts := partition.New(tp, topic.Partition)
-	a := &assigned{p: p, cancel: cancel, topic: topic, newJob: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+	a := &assigned{p: p, cancel: cancel, topic: topic, limit: newLimiter(l.set.PartitionLimit), newJob: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 		log: l.log.With(zap.String("topic", tp.Topic), zap.Int32("partition", tp.Partition))}
 	l.parts[tp] = a
 	if end, ok := l.ends[tp]; ok {
@@ -447,6 +452,7 @@ func (l *loop) publish(now bool) {
 	l.pub.cond.turned, l.pub.cond.outside = time.Now(), l.outside
 	s := &l.pub.cond.status
 	s.Topics, s.Missing, s.Assigned, s.GroupError = l.topics, append([]string{}, l.missing...), l.everHad, l.groupErr
+	s.RateHolds = l.rateHolds
 	s.Partitions = make([]PartitionStatus, 0, len(l.parts))
 	counts := map[partition.State]int{}
 	held := 0

@@ -86,8 +86,14 @@ func (l *loop) squeeze(open, keep int64) {
 // hold holds partitions back and lets them go on, all that change at once: each call of the consumer takes its time.
 func (l *loop) hold() {
 	var pause, resume []kafka.TP
+	now := l.now()
+	all := l.limit.hold(now)
 	for tp, a := range l.parts {
-		want := l.mem.over || a.p.Held() || !a.turn.fetch
+		rate := a.limit.hold(now) || all
+		want := l.mem.over || a.p.Held() || !a.turn.fetch || rate
+		if rate && a.fetching && !a.paused {
+			l.rateHolds++
+		}
 		switch {
 		case !a.fetching || want == a.paused:
 		case want:

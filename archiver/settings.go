@@ -57,6 +57,10 @@ func Keys() []service.Key {
 			Doc: "how many partitions of a process have metrics of their own, ≥ 0; the others count in tapedeck_archiver_staleness_seconds only"},
 		service.Key{Name: "memory.max.bytes", Kind: service.Bytes, Check: bytesAtLeast(minMemory),
 			Doc: "bound on the memory of the process, in bytes, ≥ 64MiB: near it fetching waits and segments end early; default: three quarters of the container's limit, 512MiB where there is none"},
+		service.Key{Name: "records.per.second.max", Kind: service.Int, Default: "0", Check: atLeast(0), Doc: "records that the process fetches per second, on average; 0: no limit"},
+		service.Key{Name: "bytes.per.second.max", Kind: service.Bytes, Default: "0", Doc: "bytes of records that the process fetches per second, on average; 0: no limit"},
+		service.Key{Name: "partition.records.per.second.max", Kind: service.Int, Default: "0", Check: atLeast(0), Doc: "records fetched of one partition per second, on average; 0: no limit"},
+		service.Key{Name: "partition.bytes.per.second.max", Kind: service.Bytes, Default: "0", Doc: "bytes of records fetched of one partition per second, on average; 0: no limit"},
 	)
 	return append(keys, overridesKey(keys))
 }
@@ -88,28 +92,30 @@ func bytesAtLeast(bound int64) func(string) error {
 
 // Settings are the archiver's own, resolved.
 type Settings struct {
-	Topics        Selection
-	Refresh       time.Duration
-	Groups        GroupSelection
-	Group         string
-	Session       time.Duration // 0: librdkafka's default
-	Partition     partition.Config
-	Start         Start
-	Schedule      time.Duration  // rotate.schedule.interval.ms; 0: off
-	Zone          *time.Location // of Schedule; nil: UTC
-	Overrides     []Override
-	MaxMemory     int64 // of the process, in bytes
-	Isolation     string
-	Bootstrap     string
-	Consumer      map[string]string // passed to librdkafka
-	Admin         map[string]string
-	MinRetry      time.Duration // of a create; 0: 200 ms
-	MaxRetry      time.Duration // 0: 10 s
-	Events        string        // topic that is told of segments; "": none
-	MaxLabelled   int           // partitions with series of their own
-	StrangerAfter time.Duration // see strangerAfter, its default
-	StalledAfter  time.Duration // see stalledAfter, its default
-	ShutdownIn    time.Duration // creates in flight may finish for so long; 0: 8 s
+	Topics         Selection
+	Refresh        time.Duration
+	Groups         GroupSelection
+	Group          string
+	Session        time.Duration // 0: librdkafka's default
+	Partition      partition.Config
+	Start          Start
+	Schedule       time.Duration  // rotate.schedule.interval.ms; 0: off
+	Zone           *time.Location // of Schedule; nil: UTC
+	Overrides      []Override
+	Limit          Limit // of the process
+	PartitionLimit Limit // of each partition
+	MaxMemory      int64 // of the process, in bytes
+	Isolation      string
+	Bootstrap      string
+	Consumer       map[string]string // passed to librdkafka
+	Admin          map[string]string
+	MinRetry       time.Duration // of a create; 0: 200 ms
+	MaxRetry       time.Duration // 0: 10 s
+	Events         string        // topic that is told of segments; "": none
+	MaxLabelled    int           // partitions with series of their own
+	StrangerAfter  time.Duration // see strangerAfter, its default
+	StalledAfter   time.Duration // see stalledAfter, its default
+	ShutdownIn     time.Duration // creates in flight may finish for so long; 0: 8 s
 }
 
 // Selection says which topics are archived.
@@ -150,6 +156,8 @@ func ReadSettings(c *service.Config) (Settings, error) {
 		Consumer:    c.ClientOverrides("consumer"),
 		Admin:       c.ClientOverrides(""),
 	}
+	s.Limit = Limit{Records: c.Int("records.per.second.max"), Bytes: c.Int("bytes.per.second.max")}
+	s.PartitionLimit = Limit{Records: c.Int("partition.records.per.second.max"), Bytes: c.Int("partition.bytes.per.second.max")}
 	if rack := c.String("client.rack"); rack != "" && s.Consumer["client.rack"] == "" {
 		s.Consumer["client.rack"] = rack
 	}
