@@ -101,13 +101,13 @@ func (a *Admin) note(err error, about *SettingError) {
 
 // reason returns the last error of the connections, and the setting that it is about where they have been refused for long enough to
 // believe it: of many brokers one may be wrong, and one that is starting may not know its users yet.
-func (a *Admin) reason() (last error, about *SettingError) {
+func (a *Admin) reason() (about *SettingError, last error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.refused != nil && a.refused.Final && time.Since(a.since) < refusalPatience {
-		return a.last, nil
+		return nil, a.last
 	}
-	return a.last, a.refused
+	return a.refused, a.last
 }
 
 // Close frees connections.
@@ -136,7 +136,7 @@ func (a *Admin) Ping(ctx context.Context) error {
 		if k := kindOfCode(errorCode(err)); k != ErrUnreachable {
 			return wrap(err, "reach kafka at %s", a.bootstrap)
 		}
-		last, about := a.reason()
+		about, last := a.reason()
 		if about != nil && (about.Final || ctx.Err() != nil) {
 			return &SettingError{Name: about.Name, Err: fmt.Errorf("reach kafka at %s: %w", a.bootstrap, about.Err), Final: about.Final}
 		}

@@ -72,7 +72,9 @@ func New(file, bucket, prefix, endpoint string) (*Guard, error) {
 	g := &Guard{statements: doc.Statement, used: map[string]bool{}}
 	// The request's Host stays what the client signed.
 	g.next = &httputil.ReverseProxy{
-		Director: func(r *http.Request) { r.URL.Scheme, r.URL.Host = u.Scheme, u.Host },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = u.Scheme, u.Host, r.In.Host
+		},
 		ModifyResponse: func(resp *http.Response) error {
 			// Without the right to list, S3 does not tell that an object is not there.
 			if resp.StatusCode == http.StatusNotFound && !g.allows("s3:ListBucket", "arn:aws:s3:::"+bucket, nil) {
