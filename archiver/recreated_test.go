@@ -10,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tapedeck.dev/tapedeck/archiver/partition"
+	"tapedeck.dev/tapedeck/shared/kafka"
 	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/segment"
 	"tapedeck.dev/tapedeck/shared/store"
 )
 
@@ -204,5 +206,31 @@ func TestATopicDeletedAndThereAgain(t *testing.T) {
 			e.awaitArchived("other", 0, 30)
 			r.end()
 		})
+	}
+}
+
+// A group that still has its position in the old log is not ahead of the new one: it has none there.
+func TestAPositionInAnEarlierLogIsNoPosition(t *testing.T) {
+	e := newEnv(t)
+	old := segment.LogIdentity{ClusterID: "test-cluster", TopicID: "one", Topic: "trips", Isolation: segment.ReadCommitted}
+	recs := numbered(0, 10)
+	for i := range recs {
+		recs[i].Topic, recs[i].Offset = "trips", int64(i)
+	}
+	e.putSegment(old, 0, 10, recs, segment.First())
+	w := &workers{arc: e.arc, recreated: partition.RecreatedIncarnation}
+	committed := kafka.CommitOffset{Offset: 10, Metadata: "segment=0"}
+	if c, err := w.findChain(e.ctx(), old, committed); err != nil || c.incarnation != 1 || c.tail == nil || c.committed != committed {
+		t.Errorf("%+v, %v", c, err)
+	}
+	again := old
+	again.TopicID = "two"
+	if c, err := w.findChain(e.ctx(), again, committed); err != nil || c.incarnation != 2 || c.tail != nil || c.committed.Offset != -1 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	// Its position in the new log counts, where the archive of that is gone.
+	committed.Metadata = "segment=0 incarnation=2"
+	if c, err := w.findChain(e.ctx(), again, committed); err != nil || c.incarnation != 2 || c.tail != nil || c.committed != committed {
+		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -291,6 +291,7 @@ func TestWhatComesLaterBeginsAtZero(t *testing.T) {
 	s.Topics = Selection{Pattern: regexp.MustCompile(`\A(?:a\..*)\z`)}
 	s.Start = Start{Kind: StartLatest}
 	s.Partition.RotateAge = 200 * time.Millisecond
+	s.Refresh = 4 * time.Second // so that they hold records when they are seen
 	r := e.start(s)
 	e.awaitArchived("a.trips", 0, 20)
 	if err := e.admin.CreatePartitions(e.ctx(), "a.trips", 2); err != nil {
