@@ -65,7 +65,9 @@ func newScene(t *testing.T, partitions int32) *scene {
 	return s
 }
 
-func (s *scene) client() kafka.Client { return kafka.Client{Bootstrap: env.Bootstrap, ClientID: "faults"} }
+func (s *scene) client() kafka.Client {
+	return kafka.Client{Bootstrap: env.Bootstrap, ClientID: "faults"}
+}
 
 // start starts an archiver of the group; settings come last, so that they win.
 func (s *scene) start(settings ...string) *soak.Archiver {
