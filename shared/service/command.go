@@ -107,13 +107,19 @@ func (o *options) flags(cmd *cobra.Command) {
 }
 
 // Command returns a cobra command that loads configuration (--config FILE, --set key=value), makes the frame and calls run with a
-// context that ends at SIGTERM or SIGINT; a second signal ends the process at once. --help shows every key and an example file.
+// context that ends at SIGTERM or SIGINT, also while it starts (then no error); a second signal ends the process at once. --help shows every key and an example file.
 // Subcommands: `healthcheck` (GET /healthz of rest.listen, exit 0 or 1), `config` (prints the resolved configuration, secrets
 // masked) and `version`.
 //
 // foreign, where one is given, reads files that --config names and that are written for another program.
 func Command(name, short string, keys []Key, run func(ctx context.Context, f *Frame) error, foreign ...Foreign) *cobra.Command {
-	cmd := JobCommand(name, name, short, keys, func(ctx context.Context, f *Frame, _ io.Writer) error { return run(ctx, f) }, foreign...)
+	cmd := JobCommand(name, name, short, keys, func(ctx context.Context, f *Frame, _ io.Writer) error {
+		err := run(ctx, f)
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			return nil // the signal came before there was anything to shut down
+		}
+		return err
+	}, foreign...)
 	keys = merge(keys)
 	cmd.Long = short + "\n\n" + help(name, keys)
 	cmd.AddCommand(configCommand(name, keys, foreign...), healthcheckCommand(keys, foreign...), versionCommand(name))

@@ -3,6 +3,7 @@ package service
 import (
 	"bufio"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -14,8 +15,11 @@ import (
 // TestMain lets this binary be the service that the signal tests run as a process.
 func TestMain(m *testing.M) {
 	if mode := os.Getenv("TAPEDECK_TEST_SERVICE"); mode != "" {
-		os.Exit(Main(Command("child", "", testKeys(), func(ctx context.Context, _ *Frame) error {
+		os.Exit(Main(Command("child", "", testKeys(), func(ctx context.Context, f *Frame) error {
 			os.Stdout.WriteString("up\n")
+			if mode == "starting" {
+				return f.AtStart(ctx, "store", func(context.Context) error { return errors.New("not there yet") })
+			}
 			<-ctx.Done()
 			os.Stdout.WriteString("ending\n")
 			if mode == "hang" {
@@ -65,6 +69,17 @@ func TestFirstSignalEndsTheContext(t *testing.T) {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v: %v", sig, err)
 		}
+	}
+}
+
+// An orchestrator that ends what still waits for Kafka must not read of a failure.
+func TestASignalDuringStartUpIsNoFailure(t *testing.T) {
+	cmd, _ := child(t, "starting")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -80,13 +80,12 @@ func (a *Archiver) Thaw() {
 // stopBound is how long an archiver may take for its clean end.
 const stopBound = 60 * time.Second
 
-// Stop is SIGTERM; an end with another status than 0 is an error, unless it had not started to archive yet: then it says that it could
-// not start.
+// Stop is SIGTERM; an end with another status than 0 is an error, unless the signal came before the program listened for signals.
 func (a *Archiver) Stop() error {
 	if a.stopped {
 		a.Thaw()
 	}
-	archiving := strings.Contains(a.LogTail(1<<30), `"msg":"topics"`)
+	listening := strings.Contains(a.LogTail(1<<30), `"msg":"starting"`)
 	_ = a.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-a.done:
@@ -94,7 +93,7 @@ func (a *Archiver) Stop() error {
 		a.Kill()
 		return fmt.Errorf("%s did not end within %s of SIGTERM", a.ID, stopBound)
 	}
-	if !archiving {
+	if !listening {
 		return nil
 	}
 	return a.ended()
