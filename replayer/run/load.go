@@ -9,6 +9,7 @@ import (
 	"tapedeck.dev/tapedeck/replayer/job"
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/record"
+	"tapedeck.dev/tapedeck/shared/schema"
 	"tapedeck.dev/tapedeck/shared/segment"
 	"tapedeck.dev/tapedeck/shared/store"
 )
@@ -22,6 +23,9 @@ type loaded struct {
 	body  []byte // what to send
 	proof job.Proof
 	maxTs int64 // largest timestamp in range, −1 for none
+
+	head  *segment.Header // of the object
+	named schema.Seen     // writer schemas that the planned records name
 }
 
 // load reads one planned object and checks every record of it. Errors: *Failure where the object is damaged, missing or not the planned
@@ -47,6 +51,7 @@ func (l *loaded) read(key string, rng *job.Range, ps archive.PlannedSegment) err
 		return damaged(key, err)
 	}
 	h := rd.Header()
+	l.head = h
 	if h.TP() != rng.TopicPartition || h.TopicID != rng.TopicID || h.ClusterID != rng.ClusterID || h.Isolation != rng.Isolation ||
 		h.Start != ps.Start || h.Next != ps.Next {
 		return fmt.Errorf("object %s is not the planned one: it holds %s [%d, %d) of topic id %s, cluster %s, %s; planned: %s [%d, %d) of topic id %s, cluster %s, %s",
@@ -75,6 +80,7 @@ func (l *loaded) read(key string, rng *job.Range, ps archive.PlannedSegment) err
 		l.proof.Last = rec.Offset
 		sum += segment.Checksum(rd.Datum())
 		l.maxTs = max(l.maxTs, rec.Timestamp)
+		l.named.Add(&rec)
 		if err := cut.add(&rec); err != nil {
 			return fmt.Errorf("cut %s by time: %w", key, err)
 		}

@@ -99,11 +99,13 @@ type Run struct {
 	track *tracker
 	req   session.Request
 	log   *zap.Logger
+
+	lacking lacking
 }
 
 // NewRun prepares an execution of j, which has been planned as plan, under j's epoch.
 func (r *Runner) NewRun(j *job.Job, plan *Plan, dest *target.Client) *Run {
-	return &Run{r: r, dest: dest, job: j, plan: plan,
+	return &Run{r: r, dest: dest, job: j, plan: plan, lacking: lacking{finder: r.Archive.NewSchemaFinder(nil)},
 		track: newTracker(plan, j.Progress, r.Settings.Parallel, r.Settings.Backoff, r.Settings.RetryTimeout),
 		log:   r.Log.With(zap.String("job", j.Request.Name), zap.Int64("epoch", j.Epoch))}
 }

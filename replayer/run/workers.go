@@ -18,7 +18,11 @@ func (x *Run) loader(ctx context.Context) error {
 			return x.track.failure()
 		}
 		l, err := retry(ctx, x.r, "load", func(ctx context.Context) (*loaded, error) {
-			return load(ctx, x.r.Archive.Store(), &p.rng, index, p.segs[index])
+			l, err := load(ctx, x.r.Archive.Store(), &p.rng, index, p.segs[index])
+			if err != nil {
+				return nil, err
+			}
+			return l, x.lacking.complete(ctx, p.segs[index].Key, l)
 		})
 		if err == nil {
 			x.r.Metrics.Records.Add(float64(l.proof.Count))

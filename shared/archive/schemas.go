@@ -122,6 +122,7 @@ type SchemaFinder struct {
 	registry Registry
 	ranges   map[record.TopicPartition][]keptRange
 	texts    map[string][]segment.Schema // by schemaDir
+	folders  map[string]bool             // the schemaDirs that there are; nil: not looked yet
 }
 
 type keptRange struct {
@@ -134,49 +135,65 @@ func (a *Archive) NewSchemaFinder(registry Registry) *SchemaFinder {
 	return &SchemaFinder{a: a, registry: registry, ranges: map[record.TopicPartition][]keptRange{}, texts: map[string][]segment.Schema{}}
 }
 
-// Find returns the writer schema that the records of the segment h name by id (by guid, where it is not ""): from the segment; else from what was
-// found for this segment afterwards; else, where the archive knows one text of the id, that; else from the registry. Store calls: none; for the
-// first of a partition one LIST and a GET per object; for the first of an id one LIST and a GET per text.
-//
-// Errors: ErrNoSchema, ErrTwoSchemas, the store's, and the registry's.
+// Find returns the writer schema that the records of the segment h name by id (by guid, where it is not ""): from the segment; else as Kept says;
+// else from the registry. Errors: ErrNoSchema, ErrTwoSchemas, the store's, and the registry's.
 func (f *SchemaFinder) Find(ctx context.Context, h *segment.Header, id int, guid string) (segment.Schema, SchemaSource, error) {
+	if guid != "" {
+		id = -1
+	}
+	if i := slices.IndexFunc(h.Schemas, named(id, guid)); i >= 0 {
+		return h.Schemas[i], FromSegment, nil
+	}
+	s, err := f.Kept(ctx, h, id, guid)
+	switch {
+	case err == nil:
+		return s, FromArchive, nil
+	case !errors.Is(err, ErrNoSchema) || f.registry == nil:
+		return segment.Schema{}, "", err
+	}
+	s, asked := f.registry(ctx, id, guid)
+	if asked != nil {
+		return segment.Schema{}, "", fmt.Errorf("%w: %w", err, asked)
+	}
+	return s, FromRegistry, nil
+}
+
+func named(id int, guid string) func(segment.Schema) bool {
+	return func(s segment.Schema) bool { return s.ID == id && s.GUID == guid }
+}
+
+// Kept returns what the archive holds beside the segment h for a schema that the segment lacks: what was found for this segment afterwards; else,
+// where the archive knows one text of the id, that. Store calls: for the first of a partition one LIST and a GET per object; for the first of all a listing of
+// the folders; for the first of an id that has one, one LIST and a GET per text. So ids that are none, in values that begin like the wire format by accident,
+// cost nothing. Errors: ErrNoSchema, ErrTwoSchemas, the store's.
+func (f *SchemaFinder) Kept(ctx context.Context, h *segment.Header, id int, guid string) (segment.Schema, error) {
 	what := fmt.Sprintf("schema id %d of %s from %d", id, h.TP(), h.Start)
 	if guid != "" {
 		id = -1
 		what = fmt.Sprintf("schema guid %s of %s from %d", guid, h.TP(), h.Start)
 	}
-	is := func(s segment.Schema) bool { return s.ID == id && s.GUID == guid }
-	if i := slices.IndexFunc(h.Schemas, is); i >= 0 {
-		return h.Schemas[i], FromSegment, nil
-	}
 	ranges, err := f.rangesOf(ctx, h.TP())
 	if err != nil {
-		return segment.Schema{}, "", fmt.Errorf("find %s: %w", what, err)
+		return segment.Schema{}, fmt.Errorf("find %s: %w", what, err)
 	}
 	for _, r := range ranges {
 		if h.Start < r.From || h.Start >= r.Until {
 			continue
 		}
-		if i := slices.IndexFunc(r.schemas, is); i >= 0 {
-			return r.schemas[i], FromArchive, nil
+		if i := slices.IndexFunc(r.schemas, named(id, guid)); i >= 0 {
+			return r.schemas[i], nil
 		}
 	}
 	texts, err := f.textsOf(ctx, id, guid)
 	switch {
 	case err != nil:
-		return segment.Schema{}, "", fmt.Errorf("find %s: %w", what, err)
-	case len(texts) == 1:
-		return texts[0], FromArchive, nil
+		return segment.Schema{}, fmt.Errorf("find %s: %w", what, err)
+	case len(texts) == 0:
+		return segment.Schema{}, fmt.Errorf("find %s: %w", what, ErrNoSchema)
 	case len(texts) > 1:
-		return segment.Schema{}, "", fmt.Errorf("find %s: %w: %d texts in %s, and none for this segment", what, ErrTwoSchemas, len(texts), schemaDir(id, guid))
-	case f.registry == nil:
-		return segment.Schema{}, "", fmt.Errorf("find %s: %w", what, ErrNoSchema)
+		return segment.Schema{}, fmt.Errorf("find %s: %w: %d texts in %s, and none for this segment", what, ErrTwoSchemas, len(texts), schemaDir(id, guid))
 	}
-	s, err := f.registry(ctx, id, guid)
-	if err != nil {
-		return segment.Schema{}, "", fmt.Errorf("find %s: %w: %w", what, ErrNoSchema, err)
-	}
-	return s, FromRegistry, nil
+	return texts[0], nil
 }
 
 func (f *SchemaFinder) rangesOf(ctx context.Context, tp record.TopicPartition) ([]keptRange, error) {
@@ -208,6 +225,12 @@ func (f *SchemaFinder) textsOf(ctx context.Context, id int, guid string) ([]segm
 	if t, ok := f.texts[folder]; ok {
 		return t, nil
 	}
+	if err := f.lookForFolders(ctx); err != nil {
+		return nil, err
+	}
+	if !f.folders[folder] {
+		return nil, nil
+	}
 	texts := []segment.Schema{}
 	err := eachObject(ctx, f.a.st, folder, func(o store.Object) error {
 		var s segment.Schema
@@ -225,4 +248,22 @@ func (f *SchemaFinder) textsOf(ctx context.Context, id int, guid string) ([]segm
 	}
 	f.texts[folder] = texts
 	return texts, nil
+}
+
+func (f *SchemaFinder) lookForFolders(ctx context.Context) error {
+	if f.folders != nil {
+		return nil
+	}
+	folders := map[string]bool{}
+	for _, kind := range []string{schemasDir + "ids/", schemasDir + "guids/"} {
+		names, err := f.a.st.ListDirs(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", kind, err)
+		}
+		for _, name := range names {
+			folders[kind+name+"/"] = true
+		}
+	}
+	f.folders = folders
+	return nil
 }

@@ -70,9 +70,9 @@ func TestFindSchema(t *testing.T) {
 	if asked != 2 {
 		t.Errorf("the registry was asked %d times", asked)
 	}
-	// One LIST and a GET per object of the partition, and the same for each id or GUID that was looked for beyond.
+	// One LIST and a GET per object of the partition, the folders once, and a LIST and GETs for each id or GUID that has one; none for 10 and 11.
 	counts := st.Counts()
-	if counts["list"] != 1+5 || counts["get"] != 2+2+1+1 {
+	if counts["list"] != 1+3 || counts["list_dirs"] != 2 || counts["get"] != 2+2+1+1 {
 		t.Errorf("calls %v", counts)
 	}
 	if err := a.KeepSchemas(ctx, trips, 5, 5, nil); err == nil {

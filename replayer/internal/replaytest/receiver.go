@@ -35,6 +35,8 @@ type Receiver struct {
 	MaxSkew int64
 	// Lie changes the status of a finished session.
 	Lie func(*session.Status)
+	// Seen, where it is set, is told the header of every segment received.
+	Seen func(*segment.Header)
 
 	mu       sync.Mutex
 	sessions map[string]*rsession
@@ -276,6 +278,9 @@ func (r *Receiver) segment(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	h := rd.Header()
+	if r.Seen != nil {
+		r.Seen(h)
+	}
 	if h.Start > p.expected {
 		service.WriteJSON(w, http.StatusConflict, session.Ack{Expected: p.expected, Message: "a skip"})
 		return
