@@ -18,8 +18,8 @@ import (
 
 // The simulation: several writers of one partition over a store whose answers are lost, late or refused for no reason.
 // Writers start at random moments, freeze in the middle of a create, wake as zombies, and crash; retention moves the log
-// start; offsets hold no data. Whatever happens, at the end the objects are one chain from 0 that tiles, and each offset
-// is in it once, as a record or in a skipped range of its class.
+// start; offsets hold no data; the topic is deleted and created again. Whatever happens, at the end the objects are one chain from 0
+// that tiles and is of one log, and each offset is in it once, as that log's record or in a skipped range of its class.
 //
 // The writers run the real code: Tail, the segment writer, and creation.step, one store call at a time. A seed decides
 // everything, so that a failure can be run again: go test -run TestSimulation -sim.seed=N
@@ -35,6 +35,7 @@ const (
 	ruleOneInFlight = "one create in flight"
 	ruleConflict    = "409 is unknown, not lost"
 	ruleLook        = "look after no answer"
+	ruleOneLog      = "a chain is of one log"
 )
 
 func TestSimulation(t *testing.T) {
@@ -68,7 +69,7 @@ func TestSimulation(t *testing.T) {
 // The simulation must be able to fail: each rule, left out, breaks an archive within a few seeds. And verify must see what
 // the simulation sees.
 func TestSimulationFindsBrokenRules(t *testing.T) {
-	for _, rule := range []string{ruleFromZero, ruleOneInFlight, ruleConflict, ruleLook} {
+	for _, rule := range []string{ruleFromZero, ruleOneInFlight, ruleConflict, ruleLook, ruleOneLog} {
 		t.Run(rule, func(t *testing.T) {
 			const seeds = 200
 			found, first := 0, error(nil)
@@ -90,26 +91,55 @@ func TestSimulationFindsBrokenRules(t *testing.T) {
 	}
 }
 
-// world is the log and what happens to it.
-type world struct {
-	r      *rand.Rand
-	start  int64 // log start, moved by retention
+// simLog is a log: a topic that is created again is another one under the same name.
+type simLog struct {
+	id     string
+	start  int64 // moved by retention
 	end    int64
 	nodata map[int64]bool
-	store  *simStore
-	a      *Archive
+}
+
+func (l *simLog) identity() segment.LogIdentity {
+	id := identity(trips)
+	id.TopicID = l.id
+	return id
+}
+
+func (l *simLog) record(offset int64) record.Record {
+	r := at(trips, offset, offset)
+	r.Value = append(slices.Clone(r.Value), l.id...)
+	return r
+}
+
+// world is the logs, of which the last is there, and what happens to it.
+type world struct {
+	r     *rand.Rand
+	logs  []*simLog
+	store *simStore
+	a     *Archive
+}
+
+func (w *world) log() *simLog { return w.logs[len(w.logs)-1] }
+
+// create creates the topic, again where there was one.
+func (w *world) create() {
+	w.logs = append(w.logs, &simLog{id: fmt.Sprintf("%s-%d", identity(trips).TopicID, len(w.logs)), nodata: map[int64]bool{}})
 }
 
 func (w *world) grow() {
+	l := w.log()
 	for range 1 + w.r.IntN(8) {
 		if w.r.Float64() < .15 {
-			w.nodata[w.end] = true
+			l.nodata[l.end] = true
 		}
-		w.end++
+		l.end++
 	}
 }
 
-func (w *world) retain() { w.start = min(w.end, w.start+w.r.Int64N(13)) }
+func (w *world) retain() {
+	l := w.log()
+	l.start = min(l.end, l.start+w.r.Int64N(13))
+}
 
 // simStore is a store whose creates meet every answer of the table.
 type simStore struct {
@@ -222,8 +252,9 @@ func (s *simStore) Close() error   { return nil }
 // simWriter is one archiver's view of the partition.
 type simWriter struct {
 	w      *world
-	broken string // the rule that it does not keep
-	tail   *Tail  // newest segment seen confirmed
+	log    *simLog // whose id it read at its start
+	broken string  // the rule that it does not keep
+	tail   *Tail   // newest segment seen confirmed
 	next   int64
 	pos    int64 // of the consumer
 	recs   []int64
@@ -233,18 +264,22 @@ type simWriter struct {
 	met    map[rule]int
 }
 
+// writer starts one. nil: it has stopped, because the chain is of another log.
 func (w *world) writer(broken string) (*simWriter, error) {
-	s := &simWriter{w: w, broken: broken}
+	s := &simWriter{w: w, log: w.log(), broken: broken}
 	w.store.calm = true
 	tail, err := w.a.Tail(context.Background(), trips.Topic, trips.Partition, -1)
 	w.store.calm = false
 	if err != nil {
 		return nil, err
 	}
-	if tail != nil {
+	switch {
+	case tail != nil && tail.Header.TopicID != s.log.id && broken != ruleOneLog:
+		return nil, nil
+	case tail != nil:
 		s.tail, s.next = tail, tail.Header.Next
-	} else if broken == ruleFromZero {
-		s.next = w.start
+	case broken == ruleFromZero:
+		s.next = s.log.start
 	}
 	s.empty()
 	return s, nil
@@ -254,15 +289,15 @@ func (w *world) writer(broken string) (*simWriter, error) {
 func (s *simWriter) empty() { s.pos, s.recs, s.lost, s.sent, s.queue = s.next, nil, nil, nil, nil }
 
 func (s *simWriter) fetch() {
-	if s.pos < s.w.start { // out of range: lost
-		s.lost = append(s.lost, span{s.pos, s.w.start})
-		s.pos = s.w.start
+	if s.pos < s.log.start { // out of range: lost
+		s.lost = append(s.lost, span{s.pos, s.log.start})
+		s.pos = s.log.start
 	}
 	for range 1 + s.w.r.IntN(6) {
-		if s.pos >= s.w.end {
+		if s.pos >= s.log.end {
 			break
 		}
-		if !s.w.nodata[s.pos] {
+		if !s.log.nodata[s.pos] {
 			s.recs = append(s.recs, s.pos)
 		}
 		s.pos++
@@ -301,12 +336,12 @@ func (s *simWriter) close() (*creation, error) {
 	case s.next > 0: // only without the rule "from 0"; the format refuses ordinal 0 there, so a false one is claimed
 		chain.Ordinal = segment.IndexEvery
 	}
-	w, err := segment.NewWriter(identity(trips), s.next, "null")
+	w, err := segment.NewWriter(s.log.identity(), s.next, "null")
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range s.recs {
-		r := at(trips, o, o)
+		r := s.log.record(o)
 		if _, err := w.Append(&r); err != nil {
 			return nil, err
 		}
@@ -323,6 +358,9 @@ func (s *simWriter) close() (*creation, error) {
 	return &creation{a: s.w.a, key: s.w.a.key(trips, h.Start), h: h, data: data}, nil
 }
 
+// errStopped: the writer has seen that the archive, or the topic, is of another log than its own.
+var errStopped = errors.New("another log")
+
 // step makes one store call for the segment being sent.
 func (s *simWriter) step() error {
 	ctx := context.Background()
@@ -335,6 +373,10 @@ func (s *simWriter) step() error {
 	if s.sent == nil {
 		if s.pos == s.next {
 			return nil
+		}
+		// The id is read once more before a create, and not while it is repeated.
+		if s.log != s.w.log() && s.broken != ruleOneLog {
+			return errStopped
 		}
 		c, err := s.close()
 		if err != nil {
@@ -371,6 +413,18 @@ func (s *simWriter) step() error {
 		t := c.tail
 		s.adopt(&t)
 	case stop:
+		if errors.Is(err, ErrOtherLog) && len(s.w.logs) > 1 {
+			if s.broken != ruleOneLog {
+				return errStopped
+			}
+			// "It exists, so it is archived": whose it is was not looked at.
+			h, _, err := segment.ParseHeader(c.key, s.w.store.objects[c.key])
+			if err != nil {
+				return err
+			}
+			s.adopt(&Tail{Header: h, Size: int64(len(s.w.store.objects[c.key]))})
+			return nil
+		}
 		return fmt.Errorf("a writer stopped at %s: %w", c.key, err)
 	case look, putAgain, lookAgain:
 		// keep what was sent
@@ -383,7 +437,9 @@ func (s *simWriter) step() error {
 func simulate(seed uint64, rule string, met map[rule]int) (broken, err error) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	st := &simStore{r: r, objects: map[string][]byte{}}
-	w := &world{r: r, nodata: map[int64]bool{}, store: st, a: Open(st, "topics")}
+	w := &world{r: r, store: st, a: Open(st, "topics")}
+	w.create()
+	again := r.Float64() < .4 // of the others the log stays the same
 	var running, frozen []*simWriter
 	pick := func(from *[]*simWriter) *simWriter {
 		i := r.IntN(len(*from))
@@ -405,19 +461,26 @@ func simulate(seed uint64, rule string, met map[rule]int) (broken, err error) {
 			if err != nil {
 				return nil, err
 			}
-			s.met = met
-			running = append(running, s)
+			if s != nil {
+				s.met = met
+				running = append(running, s)
+			}
 		case x < .40 && len(running) > 0:
 			frozen = append(frozen, pick(&running))
 		case x < .43 && len(frozen) > 0:
 			running = append(running, pick(&frozen))
 		case x < .45 && len(running) > 0:
 			pick(&running) // crash
+		case x < .47 && again && len(w.logs) < 3:
+			w.create()
 		case len(running) > 0:
-			s := running[r.IntN(len(running))]
+			i := r.IntN(len(running))
+			s := running[i]
 			if r.Float64() < .4 {
 				s.fetch()
-			} else if err := s.step(); err != nil {
+			} else if err := s.step(); errors.Is(err, errStopped) {
+				running = slices.Delete(running, i, i+1)
+			} else if err != nil {
 				if rule != "" {
 					return err, nil // what others did made it stop
 				}
@@ -453,14 +516,18 @@ func simulate(seed uint64, rule string, met map[rule]int) (broken, err error) {
 }
 
 // finish archives the rest of the log with one more writer over the calm store: whatever the others left, the chain can be
-// carried on to the end of the log.
+// carried on to the end of the log. A chain of an earlier log stays as it is.
 func (w *world) finish() error {
 	s, err := w.writer("")
 	if err != nil {
 		return err
 	}
 	w.store.calm = true
-	for s.next < w.end {
+	if s == nil {
+		return nil
+	}
+	end := s.log.end
+	for s.next < end {
 		s.fetch()
 		for s.next < s.pos {
 			if err := s.step(); err != nil {
@@ -472,8 +539,8 @@ func (w *world) finish() error {
 	if err != nil {
 		return err
 	}
-	if w.end > 0 && tail.Header.Next != w.end {
-		return fmt.Errorf("the log ends at %d, and Tail finds %d", w.end, tail.Header.Next)
+	if end > 0 && tail.Header.Next != end {
+		return fmt.Errorf("the log ends at %d, and Tail finds %d", end, tail.Header.Next)
 	}
 	return nil
 }
@@ -487,6 +554,7 @@ func (w *world) check() error {
 		recs map[int64]bool
 	}
 	segs := map[int64]seg{}
+	var log *simLog // of the chain
 	for key, data := range w.store.objects {
 		recs, err := decode(key, data)
 		if err != nil {
@@ -497,8 +565,13 @@ func (w *world) check() error {
 			return err
 		}
 		s := seg{rd.Header(), map[int64]bool{}}
+		i := slices.IndexFunc(w.logs, func(l *simLog) bool { return l.id == s.h.TopicID })
+		if i < 0 || log != nil && w.logs[i] != log {
+			return fmt.Errorf("%s is of log %s: the chain is of more than one", key, s.h.TopicID)
+		}
+		log = w.logs[i]
 		for _, got := range recs {
-			want := at(trips, got.Offset, got.Offset)
+			want := log.record(got.Offset)
 			if !record.Equal(&got, &want) {
 				return fmt.Errorf("%s holds another record at %d than the log", key, got.Offset)
 			}
@@ -524,10 +597,10 @@ func (w *world) check() error {
 			if in(segment.Lost) {
 				n++
 			}
-			if w.nodata[o] && in(segment.NoData) {
+			if log.nodata[o] && in(segment.NoData) {
 				n++
 			}
-			if n != 1 || s.recs[o] && w.nodata[o] {
+			if n != 1 || s.recs[o] && log.nodata[o] {
 				return fmt.Errorf("offset %d is there %d times", o, n)
 			}
 		}
