@@ -90,8 +90,10 @@ func (e *env) wantPrefix(p *pipeline.Pipeline, suffix string, want map[string][]
 
 // A closing of many transactions, and the process is killed between each two of them: no duplicate, no loss, no other order, at any moment.
 func TestLiveKilledBetweenTheTransactionsOfAClosing(t *testing.T) {
+	t.Parallel()
 	for keyed, size := range map[bool]int{false: 2, true: 6} {
 		t.Run(fmt.Sprintf("keyed=%v", keyed), func(t *testing.T) {
+			t.Parallel() // it waits for killed transactions most of the time
 			e, fake := newFake(t)
 			topic := unique("trips")
 			p := fares(t, unique("fares"), topic, keyed)
@@ -138,6 +140,7 @@ func TestLiveKilledBetweenTheTransactionsOfAClosing(t *testing.T) {
 
 // The same of a replay session, with both end modes.
 func TestSessionKilledBetweenTheTransactionsOfAClosing(t *testing.T) {
+	t.Parallel()
 	e, fake := newFake(t)
 	p := e.lived(62, 2, 45, false)
 	rng := rand.New(rand.NewPCG(8, 8))

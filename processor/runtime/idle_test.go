@@ -48,6 +48,7 @@ func (e *env) floors(p *pipeline.Pipeline) []engine.Floor {
 // Partitions fall idle, are passed by, and come back with records that are late by then; the run is killed in between. When it all happened
 // was a matter of clocks: the decisions hold all of it, so that a replay, which has no clock, writes the same bytes.
 func TestLivePassesIdlePartitionsBy(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := idler(t, unique("fares"), topic, "150ms")
