@@ -42,7 +42,7 @@ lint:
 	go test ./internal/houserules
 
 race:
-	go test -race -short $(RACE_PKGS)
+	go test -race -short -timeout 30m $(RACE_PKGS)
 
 # Every fuzz target for a short run each.
 fuzz:

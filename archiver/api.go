@@ -28,25 +28,18 @@ type Operation struct {
 }
 
 // Routes lists the archiver's own calls, in Connect's words.
-func (a *Archiver) Routes() []Route {
+func (t *Tasks) Routes() []Route {
 	routes := []Route{{"GET", "/openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
 		_, _ = w.Write(OpenAPI) // a client that has gone away is no error of ours
 	}}}
 	for _, at := range []string{"", "/topics/{topic}", "/topics/{topic}/partitions/{partition}"} {
 		routes = append(routes,
-			Route{"PUT", at + "/pause", a.pausing(true)},
-			Route{"PUT", at + "/resume", a.pausing(false)},
-			Route{"POST", at + "/restart", a.restarting})
+			Route{"PUT", at + "/pause", t.pausing(true)},
+			Route{"PUT", at + "/resume", t.pausing(false)},
+			Route{"POST", at + "/restart", t.restarting})
 	}
 	return routes
-}
-
-// Register adds every route to mux.
-func (a *Archiver) Register(mux *http.ServeMux) {
-	for _, r := range a.Routes() {
-		mux.HandleFunc(r.Method+" "+r.Path, r.handle)
-	}
 }
 
 // scopeOf reads the path; false where it has answered.
@@ -63,18 +56,18 @@ func scopeOf(w http.ResponseWriter, r *http.Request) (scope, bool) {
 	return s, true
 }
 
-func (a *Archiver) pausing(pause bool) http.HandlerFunc {
+func (t *Tasks) pausing(pause bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s, ok := scopeOf(w, r)
 		if !ok {
 			return
 		}
-		err := a.command(r.Context(), func(l *loop) error { return l.setPaused(s, pause) })
-		a.answer(w, s, nil, err)
+		err := t.command(r.Context(), func(l *loop) error { return l.setPaused(s, pause) })
+		t.answer(w, s, nil, err)
 	}
 }
 
-func (a *Archiver) restarting(w http.ResponseWriter, r *http.Request) {
+func (t *Tasks) restarting(w http.ResponseWriter, r *http.Request) {
 	s, ok := scopeOf(w, r)
 	if !ok {
 		return
@@ -89,14 +82,15 @@ func (a *Archiver) restarting(w http.ResponseWriter, r *http.Request) {
 		onlyFailed = b
 	}
 	var n int
-	err := a.command(r.Context(), func(l *loop) (err error) {
-		n, err = l.restart(s, onlyFailed)
+	err := t.command(r.Context(), func(l *loop) error {
+		restarted, err := l.restart(s, onlyFailed)
+		n += restarted
 		return err
 	})
-	a.answer(w, s, &n, err)
+	t.answer(w, s, &n, err)
 }
 
-func (a *Archiver) answer(w http.ResponseWriter, s scope, restarted *int, err error) {
+func (t *Tasks) answer(w http.ResponseWriter, s scope, restarted *int, err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, errNoSuch):
@@ -110,7 +104,7 @@ func (a *Archiver) answer(w http.ResponseWriter, s scope, restarted *int, err er
 		return
 	}
 	op := Operation{What: s.String(), Restarted: restarted, Partitions: []PartitionStatus{}}
-	for _, p := range a.Status().Partitions {
+	for _, p := range t.Status().Partitions {
 		if s.holds(p.TP) {
 			op.Partitions = append(op.Partitions, p)
 		}

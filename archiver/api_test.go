@@ -23,7 +23,7 @@ import (
 func (r *running) call(want int, method, path string) Operation {
 	r.e.t.Helper()
 	mux := http.NewServeMux()
-	r.Register(mux)
+	(&Tasks{[]*Archiver{r.Archiver}}).Register(mux)
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequestWithContext(r.e.ctx(), method, path, nil))
 	if w.Code != want {
@@ -218,7 +218,7 @@ func TestOpenAPIDescribesEveryCall(t *testing.T) {
 			t.Errorf("the field %s of a partition is described and not answered", name)
 		}
 	}
-	for _, r := range new(Archiver).Routes() {
+	for _, r := range new(Tasks).Routes() {
 		if !described[r.Method+" "+r.Path] {
 			t.Errorf("%s %s is served and not described", r.Method, r.Path)
 		}

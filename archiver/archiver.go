@@ -37,18 +37,18 @@ const (
 
 // Run is the archiver as a service: it checks what it needs, then archives until ctx ends.
 func Run(ctx context.Context, f *service.Frame) error {
-	return prepared(ctx, f, func(a *Archiver) error {
-		a.Register(f.Mux)
-		f.Ready, f.Health, f.Status = a.Ready, a.Health, func() any { return a.Status() }
+	return prepared(ctx, f, func(t *Tasks) error {
+		t.Register(f.Mux)
+		f.Ready, f.Health, f.Status = t.Ready, t.Health, func() any { return t.Status() }
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return f.Serve(ctx) })
-		g.Go(func() error { return a.Archive(ctx) })
+		g.Go(func() error { return t.Archive(ctx) })
 		return g.Wait()
 	})
 }
 
-// prepared makes an archiver of a configuration, checks what it needs, and calls run with it.
-func prepared(ctx context.Context, f *service.Frame, run func(*Archiver) error) (err error) {
+// prepared makes the archivers of a configuration, checks what they need, and calls run with them.
+func prepared(ctx context.Context, f *service.Frame, run func(*Tasks) error) (err error) {
 	set, err := ReadSettings(f.Config)
 	if err != nil {
 		return err
@@ -66,10 +66,11 @@ func prepared(ctx context.Context, f *service.Frame, run func(*Archiver) error) 
 	if err != nil {
 		return err
 	}
-	a, err := New(set, Parts{Store: st, TopicsDir: f.Config.String("topics.dir"), Registry: registry, Log: f.Log, Metrics: f.Metrics})
+	t, err := NewTasks(set, Parts{Store: st, TopicsDir: f.Config.String("topics.dir"), Registry: registry, Log: f.Log, Metrics: f.Metrics})
 	if err != nil {
 		return err
 	}
+	a := t.all[0]
 	if err := a.checkClients(); err != nil {
 		return err
 	}
@@ -84,9 +85,9 @@ func prepared(ctx context.Context, f *service.Frame, run func(*Archiver) error) 
 	if err := f.AtStart(ctx, "bootstrap.servers", a.CheckKafka); err != nil {
 		return err
 	}
-	f.Log.Info("memory", zap.Int64("memory.max.bytes", set.MaxMemory), zap.Int64("segments", share(set.MaxMemory).buffers),
+	f.Log.Info("memory", zap.Int64("memory.max.bytes", set.MaxMemory), zap.Int("tasks", len(t.all)), zap.Int64("segments", share(set.MaxMemory).buffers),
 		zap.Int64("fetchedAhead", share(set.MaxMemory).queue), zap.Int64("goMemoryLimit", service.LimitHeap(share(set.MaxMemory).heap)))
-	return run(a)
+	return run(t)
 }
 
 // openRegistry returns nil where none is configured.
@@ -229,11 +230,11 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 		policy: archive.RetryPolicy{Min: orDefault(a.set.MinRetry, minCreateRetry), Max: orDefault(a.set.MaxRetry, maxCreateRetry)},
 		log:    a.parts.Log, m: a.m, trouble: &trouble{},
 		recoveries: semaphore.NewWeighted(parallelRecoveries), puts: semaphore.NewWeighted(parallelPuts),
-		closing: semaphore.NewWeighted(share(a.set.MaxMemory).closing), closingBytes: share(a.set.MaxMemory).closing,
+		closing: semaphore.NewWeighted(a.set.budget().closing), closingBytes: a.set.budget().closing,
 	}
 	l := &loop{
 		set: a.set, log: a.parts.Log, m: a.m, cons: cons, work: w, com: com, inbox: box, owned: &owned, began: time.Now(),
-		mem:   memory{budget: share(a.set.MaxMemory)},
+		mem:   memory{budget: a.set.budget()},
 		limit: newLimiter(a.set.Limit),
 		parts: map[kafka.TP]*assigned{}, alarms: map[time.Duration]*alarm{}, pauses: pauses{}, lastJob: map[kafka.TP]chan struct{}{},
 		newAssignment: func() (context.Context, context.CancelFunc) { return context.WithCancel(jobCtx) },
@@ -285,7 +286,7 @@ func orDefault(d, def time.Duration) time.Duration {
 }
 
 func (a *Archiver) consumerConfig() kafka.ConsumerConfig {
-	b := share(a.set.MaxMemory)
+	b := a.set.budget()
 	over := map[string]string{
 		// New partitions are found as fast as new topics.
 		"topic.metadata.refresh.interval.ms": fmt.Sprint(max(a.set.Refresh.Milliseconds(), 100)),

@@ -36,6 +36,15 @@ func share(bound int64) budget {
 	return b
 }
 
+// budget is a task's.
+func (s Settings) budget() budget {
+	b := share(s.MaxMemory)
+	if n := int64(s.Tasks); n > 1 {
+		b.queue, b.poll, b.buffers, b.closing = max(b.queue/n, 1<<20), max(b.poll/n, 1<<20), max(b.buffers/n, 1<<20), max(b.closing/n, 1<<20)
+	}
+	return b
+}
+
 // memoryBound is the default of memory.max.bytes: three quarters of what the control group allows.
 func memoryBound() int64 {
 	if limit, ok := service.MemoryLimit(); ok {

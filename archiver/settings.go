@@ -30,6 +30,8 @@ func Keys() []service.Key {
 		service.Key{Name: "topics.exclude", Check: checkRegex, Doc: "of the topics that topics.regex finds, leave out those whose full name matches (RE2)"},
 		service.Key{Name: "topics.refresh.ms", Kind: service.Int, Default: "2000", Check: atLeast(100), Doc: "how often to look for new topics and partitions, in ms, ≥ 100"},
 		service.Key{Name: "group.id", Default: "tapedeck-archiver", Doc: "consumer group; archivers of one group share the partitions", Example: "tapedeck-archiver"},
+		service.Key{Name: "tasks.max", Kind: service.Int, Default: "1", Check: atLeast(1),
+			Doc: "consumers of this process, each a member of the group with a core of its own to keep busy, ≥ 1; memory.max.bytes and the process's limits per second are shared out among them"},
 		service.Key{Name: "session.timeout.ms", Kind: service.Int, Default: "10000", Check: atLeast(0),
 			Doc: "how long the group waits for a silent archiver before another takes over, in ms; within the broker's group.min/max.session.timeout.ms; 0: librdkafka's default (45 s)"},
 		service.Key{Name: "client.rack", Doc: "rack or zone of this archiver: brokers that know it let it fetch from a replica nearby; empty: from the leaders"},
@@ -105,6 +107,7 @@ type Settings struct {
 	Limit          Limit // of the process
 	PartitionLimit Limit // of each partition
 	MaxMemory      int64 // of the process, in bytes
+	Tasks          int   // members of the group in this process; 0: 1
 	Isolation      string
 	Bootstrap      string
 	Consumer       map[string]string // passed to librdkafka
@@ -149,6 +152,7 @@ func ReadSettings(c *service.Config) (Settings, error) {
 		},
 		Schedule:    max(0, ms("rotate.schedule.interval.ms")),
 		MaxMemory:   cmp.Or(c.Int("memory.max.bytes"), memoryBound()),
+		Tasks:       int(c.Int("tasks.max")),
 		Events:      c.String("events.topic"),
 		MaxLabelled: int(c.Int("metrics.partitions.max")),
 		Isolation:   c.String("isolation.level"),

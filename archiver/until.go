@@ -282,8 +282,8 @@ func runUntil(ctx context.Context, f *service.Frame, until, output string, bound
 		defer cancel()
 	}
 	var b *Backup
-	err := prepared(ctx, f, func(a *Archiver) (err error) {
-		b, err = a.RunUntilNow(ctx)
+	err := prepared(ctx, f, func(t *Tasks) (err error) {
+		b, err = t.all[0].RunUntilNow(ctx) // it is no member of a group: one takes all partitions
 		return err
 	})
 	return b, err

@@ -149,7 +149,7 @@ func (c *conversion) class() {
 		c.refuse("connector.class", "%s is not Confluent's S3 sink", v)
 	}
 	if v, ok := c.take("tasks.max"); ok {
-		c.note("tasks.max=%s: a process is one consumer of the group; run more processes of the same group.id to share the partitions", v)
+		c.note("tasks.max=%s: the tasks of a connector are spread over its workers; here tasks.max is of one process (1 by default), and more processes of the same group.id share the partitions", v)
 	}
 }
 
