@@ -3,6 +3,7 @@ package archiver
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // A backlog of a thousand partitions does not fit into memory. Fetching all of them at once until memory is full, and ending all of their
@@ -11,11 +12,27 @@ import (
 
 // turn is what admission knows of a partition that could be fetched.
 type turn struct {
-	open    int64 // bytes in its open segment
-	need    int64 // bytes until that is full or the log's end is reached, estimated; ≥ 0
-	running bool  // it has its turn already
-	since   int64 // waiting since; smaller is longer. Equal only by chance
-	fetch   bool  // the answer
+	open    int64         // bytes in its open segment
+	need    int64         // bytes until that is full or the log's end is reached, estimated; ≥ 0
+	running bool          // it has its turn already
+	pos     int64         // of the partition, as last seen
+	moved   time.Duration // when it was last seen to move, or the turn began
+	since   int64         // waiting since; smaller is longer. Equal only by chance
+	fetch   bool          // the answer
+}
+
+// standsStill is how long a turn may bring nothing before no room is kept for it: what lies behind its position may be a transaction that is open
+// for hours, or have no leader. It keeps the turn, and what it brings later counts like everything that is held.
+const standsStill = 5 * time.Second
+
+// look notes at now that the partition is at pos, and what it may still need.
+func (t *turn) look(now time.Duration, pos, need int64) {
+	if !t.running || pos != t.pos {
+		t.pos, t.moved = pos, now
+	}
+	if t.need = need; t.running && now-t.moved > standsStill {
+		t.need = 0
+	}
 }
 
 // smallNeed passes by those that wait, in bytes: a partition that follows its log.

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestAdmission(t *testing.T) {
@@ -133,5 +134,31 @@ func TestSharesOfTheBound(t *testing.T) {
 	}
 	if b := share(512 << 20); b.buffers < 150<<20 {
 		t.Errorf("%+v", b)
+	}
+}
+
+// What lies behind a position may be a transaction that is open for hours: its turn must not keep the room that the others need.
+func TestATurnThatStandsStillReservesNothing(t *testing.T) {
+	const mib = 1 << 20
+	still, other := &turn{running: true}, &turn{}
+	look := func(now time.Duration) {
+		still.look(now, 7, 4*mib)
+		other.look(now, 1, mib)
+	}
+	still.look(0, 6, 4*mib)
+	look(time.Second) // it has moved
+	if admit([]*turn{still, other}, 4*mib); other.fetch {
+		t.Fatal("there is no room yet")
+	}
+	look(time.Second + standsStill)
+	if admit([]*turn{still, other}, 4*mib); other.fetch {
+		t.Fatal("it has not stood still for so long yet")
+	}
+	look(time.Second + standsStill + 1)
+	if admit([]*turn{still, other}, 4*mib); !other.fetch || !still.fetch {
+		t.Fatalf("fetching: %t, and the one that stands still %t", other.fetch, still.fetch)
+	}
+	if still.look(time.Minute, 8, 3*mib); still.need != 3*mib {
+		t.Errorf("it moves again, and needs %d", still.need)
 	}
 }

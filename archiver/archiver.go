@@ -130,7 +130,7 @@ func New(set Settings, p Parts) (*Archiver, error) {
 	if p.TopicsDir == "" {
 		return nil, errors.New("topics.dir must not be empty")
 	}
-	return &Archiver{set: set, parts: p, arc: archive.Open(p.Store, p.TopicsDir), m: newMetrics(p.Metrics)}, nil
+	return &Archiver{set: set, parts: p, arc: archive.Open(newTurnstile(p.Store), p.TopicsDir), m: newMetrics(p.Metrics)}, nil
 }
 
 // CheckStore probes the store and refuses a prefix with foreign objects or of another topics.dir.
@@ -229,8 +229,8 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 		cons: cons, admin: admin, arc: a.arc, schemas: newSchemas(a.parts.Registry, a.arc, a.parts.Log, a.m), clusterID: cluster, isolation: a.set.Isolation, start: a.set.Start, first: first, recreated: a.set.Partition.Recreated,
 		policy: archive.RetryPolicy{Min: orDefault(a.set.MinRetry, minCreateRetry), Max: orDefault(a.set.MaxRetry, maxCreateRetry)},
 		log:    a.parts.Log, m: a.m, trouble: &trouble{},
-		recoveries: semaphore.NewWeighted(parallelRecoveries), puts: semaphore.NewWeighted(parallelPuts),
-		closing: semaphore.NewWeighted(a.set.budget().closing), closingBytes: a.set.budget().closing,
+		recoveries: semaphore.NewWeighted(parallelRecoveries),
+		closing:    semaphore.NewWeighted(a.set.budget().closing), closingBytes: a.set.budget().closing,
 	}
 	l := &loop{
 		set: a.set, log: a.parts.Log, m: a.m, cons: cons, work: w, com: com, inbox: box, owned: &owned, began: time.Now(),
@@ -265,9 +265,6 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	helpers.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastCommit)
 	defer cancel()
-	if err := l.events.flush(last); err != nil {
-		a.parts.Log.Warn("the newest segments were not told of on events.topic; the next start tells of the last one of each partition", zap.Error(err))
-	}
 	if !com.flush(last) {
 		a.parts.Log.Info("the newest positions were not stored in the group; the archive holds them")
 	}
@@ -275,6 +272,9 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	w.schemas.flush(last)
 	keeper.look(last, time.Now())
 	groups.finish(last)
+	if err := l.events.flush(last); err != nil {
+		a.parts.Log.Warn("the newest segments were not told of on events.topic; the next start tells of the last one of each partition", zap.Error(err))
+	}
 	return err
 }
 

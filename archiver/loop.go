@@ -388,7 +388,9 @@ func (l *loop) do(a *assigned, acts []partition.Action) {
 				a.log.Debug("not started: it is being taken back", zap.Error(err))
 			case err != nil:
 				l.on(a, partition.FetchFailed{Err: err})
-				return
+				if a.p.State() != partition.Finished { // it fetches no more, and what it holds is still to be put
+					return
+				}
 			}
 		case partition.StopFetch:
 			a.restarted, a.fetching, a.paused = true, false, false

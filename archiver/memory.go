@@ -63,7 +63,7 @@ func (l *loop) wants(a *assigned) bool {
 	}
 	rule := a.p.Rule()
 	need := l.mem.rates.need(a.turn.open, records, a.p.Behind(), rule.FlushSize, rule.SegmentBytes)
-	a.turn.need = min(need, l.mem.budget.buffers/4) // more is not waited for: the bound ends the segment then
+	a.turn.look(l.now(), a.p.Position(), min(need, l.mem.budget.buffers/4)) // more is not waited for: the bound ends the segment then
 	return could
 }
 

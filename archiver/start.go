@@ -176,27 +176,28 @@ const atEnd = -1
 // begin finds where the chain of a partition without one begins.
 func (w *workers) begin(ctx context.Context, tp kafka.TP) (partition.Begin, error) {
 	s := w.start
-	earliest := partition.Begin{Source: string(StartEarliest)}
+	settle := s.Kind != "" && s.Kind != StartEarliest
+	earliest := partition.Begin{Source: string(StartEarliest), Settle: settle}
 	if s.Kind != "" && s.Kind != StartEarliest && w.first.later(tp) {
 		earliest.Source = "earliest: the partition is newer than this process"
 		return earliest, nil
 	}
 	switch s.Kind {
 	case StartLatest:
-		return partition.Begin{Offset: atEnd, Source: s.String()}, nil
+		return partition.Begin{Offset: atEnd, Source: s.String(), Settle: settle}, nil
 	case StartTimestamp:
 		offs, err := w.admin.OffsetsForTime(ctx, []kafka.TP{tp}, s.Timestamp)
 		if err != nil {
 			return partition.Begin{}, err
 		}
-		return partition.Begin{Offset: offs[tp], Source: s.String()}, nil
+		return partition.Begin{Offset: offs[tp], Source: s.String(), Settle: settle}, nil
 	case StartOffsets:
 		o, ok := s.Offsets[tp]
 		if !ok {
 			earliest.Source = "earliest: start.offsets says nothing of the partition"
 			return earliest, nil
 		}
-		return partition.Begin{Offset: o, Named: true, Source: "start.offsets"}, nil
+		return partition.Begin{Offset: o, Named: true, Source: "start.offsets", Settle: settle}, nil
 	case StartGroup:
 		all, err := w.admin.GroupOffsets(ctx, s.Group)
 		if err != nil {
@@ -211,7 +212,7 @@ func (w *workers) begin(ctx context.Context, tp kafka.TP) (partition.Begin, erro
 			earliest.Source = fmt.Sprintf("earliest: group %s has no position of the partition", s.Group)
 			return earliest, nil
 		}
-		return partition.Begin{Offset: o.Offset, Named: true, Source: s.String()}, nil
+		return partition.Begin{Offset: o.Offset, Named: true, Source: s.String(), Settle: settle}, nil
 	}
 	return earliest, nil
 }

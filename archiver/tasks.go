@@ -110,19 +110,24 @@ func (t *Tasks) Register(mux *http.ServeMux) {
 
 // command runs f in every poll loop. What one task does not have another may: only where none has it, that is the answer.
 func (t *Tasks) command(ctx context.Context, f func(*loop) error) error {
-	var missing error
+	var missing, failed error
 	had := false
-	for _, a := range t.all {
+	for i, a := range t.all {
 		switch err := a.command(ctx, f); {
 		case err == nil:
 			had = true
 		case errors.Is(err, errNoSuch):
 			missing = err
+		case len(t.all) > 1:
+			failed = errors.Join(failed, fmt.Errorf("task %d: %w", i, err)) // the others obey all the same
 		default:
 			return err
 		}
 	}
-	if had {
+	switch {
+	case failed != nil:
+		return failed
+	case had:
 		return nil
 	}
 	return missing

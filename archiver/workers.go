@@ -44,9 +44,9 @@ type workers struct {
 	m         *metrics
 	trouble   *trouble
 
-	recoveries, puts *semaphore.Weighted
-	closing          *semaphore.Weighted // bytes of objects being made while their segments are there too
-	closingBytes     int64               // all of it
+	recoveries   *semaphore.Weighted
+	closing      *semaphore.Weighted // bytes of objects being made while their segments are there too
+	closingBytes int64               // all of it
 }
 
 var errTopicGone = errors.New("the topic is not in Kafka")
@@ -162,10 +162,6 @@ func finalReason(err error) (partition.Reason, bool) {
 // object may be there or not.
 func (w *workers) put(ctx context.Context, s *partition.Sealed, with store.Attributes) partition.Event {
 	tp := kafka.TP{Topic: s.ID.Topic, Partition: s.ID.Partition}
-	if w.puts.Acquire(ctx, 1) != nil {
-		return nil
-	}
-	defer w.puts.Release(1)
 	began := time.Now()
 	if ev, ok := w.sameTopic(ctx, s); !ok {
 		return ev

@@ -145,6 +145,8 @@ type Partition struct {
 
 	bounded bool // end is set
 	end     int64
+	short   int  // looks in a row at a log that ends before end
+	settle  bool // the chain is begun, and not written: its first segment ends as soon as it holds anything
 
 	tries     int // recoveries in a row that found the tail beyond the log's end
 	truncated int // fetches in a row that found the log truncated
@@ -177,7 +179,8 @@ func New(tp kafka.TP, cfg Config) (*Partition, []Action) {
 
 // On takes an event at now, a monotonic time since any fixed moment, and returns what to do, in this order.
 func (p *Partition) On(now time.Duration, ev Event) []Action {
-	return append(p.on(now, ev), p.finishAtEnd()...)
+	acts := append(p.on(now, ev), p.settleStart()...)
+	return append(acts, p.finishAtEnd()...)
 }
 
 func (p *Partition) on(now time.Duration, ev Event) []Action {
@@ -212,6 +215,7 @@ func (p *Partition) on(now time.Duration, ev Event) []Action {
 		p.bounded, p.end = true, e.Offset
 	case LogRange:
 		p.logStart, p.logEnd = e.Start, e.End
+		return p.endInLog()
 	case Tick:
 		return p.onTick(now)
 	case Boundary:
@@ -258,6 +262,9 @@ func (p *Partition) OpenStart() (start, records int64) {
 	}
 	return p.open.start, p.open.records
 }
+
+// Position is the next offset to fetch.
+func (p *Partition) Position() int64 { return p.position }
 
 // Behind is how many offsets are still to be fetched; −1: not known.
 func (p *Partition) Behind() int64 {

@@ -13,6 +13,9 @@ import (
 
 // recovered decides where a partition goes on, from the archive first: it is the truth.
 func (p *Partition) recovered(now time.Duration, e Recovered) []Action {
+	if p.bounded && p.id.TopicID != "" && p.id.TopicID != e.Identity.TopicID {
+		return p.stop(OtherLog, fmt.Errorf("%w while this run was to archive to offset %d: run it again for the new log", errTopicID, p.end))
+	}
 	p.id, p.logStart, p.logEnd, p.lastErr = e.Identity, e.Log.Start, e.Log.End, ""
 	p.incarnation = max(1, e.Incarnation)
 	if e.Tail == nil {
@@ -148,7 +151,7 @@ func (p *Partition) restart(after time.Duration, err error) []Action {
 
 // drop forgets the buffers. The answer of a put under way is not for this state any more (Abandon).
 func (p *Partition) drop() {
-	p.open, p.sealed, p.putting = nil, nil, false
+	p.open, p.sealed, p.putting, p.settle = nil, nil, false, false
 }
 
 // fetchFailed begins again, more and more slowly; a log that stays truncated is another one.
@@ -192,8 +195,12 @@ func (p *Partition) onTopicID(id string) []Action {
 	case id == "" || p.state == Recovering || p.state == Finished:
 		return nil
 	case p.state == Stopped:
-		if p.reason == Gone {
+		switch {
+		case p.reason == Gone:
 			return p.again("the topic is there again")
+		case p.reason == Diverged && id != p.id.TopicID && p.cfg.Recreated == RecreatedIncarnation:
+			// Its records were seen before its id.
+			return p.again("the topic was created again: the next incarnation follows")
 		}
 		return nil
 	case id == p.id.TopicID:

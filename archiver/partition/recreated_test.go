@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tapedeck.dev/tapedeck/shared/kafka"
+	"tapedeck.dev/tapedeck/shared/record"
 )
 
 func TestATopicCreatedAgainBeginsItsNextIncarnation(t *testing.T) {
@@ -42,5 +43,26 @@ func TestATopicThatIsThereAgainBeginsAgain(t *testing.T) {
 	}
 	if acts := p.On(0, TopicID{"id1"}); len(only[Recover](acts)) != 1 || p.State() != Recovering || p.Status().Reason != "" || p.Status().Error != "" {
 		t.Errorf("%s %+v", p.State(), acts)
+	}
+}
+
+// Records of the new log that come before its id make the old one look rewritten. The id, when it comes, says what it was.
+func TestRecordsBeforeTheNewID(t *testing.T) {
+	for _, policy := range []RecreatedPolicy{RecreatedIncarnation, RecreatedStop} {
+		cfg := config()
+		cfg.Recreated = policy
+		p, _ := started(t, cfg, Recovered{Identity: id, Tail: tail(t, 4, 5, 7), Log: kafka.LogRange{End: 9}})
+		wrong := rec(4)
+		wrong.Value = []byte("of the new log")
+		if p.On(0, Records{[]record.Record{wrong}}); p.Status().Reason != Diverged {
+			t.Fatalf("%+v", p.Status())
+		}
+		if p.On(0, TopicID{id.TopicID}); p.State() != Stopped {
+			t.Error("the same log goes on")
+		}
+		p.On(0, TopicID{"id2"})
+		if again := p.State() == Recovering; again != (policy == RecreatedIncarnation) {
+			t.Errorf("%s: %s", policy, p.State())
+		}
 	}
 }

@@ -14,7 +14,9 @@ type Begin struct {
 	Offset int64 // the first offset to archive, ≥ 0
 	// Named: a person, or another group's position, says this very offset. Where Kafka does not hold it any more, that is a gap as
 	// any other, and not what a log that is older than the archive lacks.
-	Named  bool
+	Named bool
+	// Settle: another process might choose another offset, so the choice is written as soon as that is possible.
+	Settle bool
 	Source string // where the offset comes from, for people
 }
 
@@ -63,6 +65,18 @@ func (p *Partition) beginChain(now time.Duration, b Begin, log kafka.LogRange) [
 	if b.Offset > 0 {
 		// Written at once: a process that ends before its first segment would else let the next one choose again, further on.
 		acts = append(acts, p.seal(p.position, CauseStart)...)
+	} else {
+		p.settle = b.Settle
 	}
 	return acts
+}
+
+// settleStart writes a chain that begins at offset 0 with the first that it holds. Only then it is there: a process that comes before would
+// choose again, and a start like latest leave out what has come since.
+func (p *Partition) settleStart() []Action {
+	if !p.settle || p.state != Fetching || !p.open.holding {
+		return nil
+	}
+	p.settle = false
+	return p.sealHeld(CauseStart)
 }

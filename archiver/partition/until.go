@@ -1,5 +1,7 @@
 package partition
 
+import "fmt"
+
 // EndAt bounds the partition: nothing at or behind Offset is archived. It comes once, before Recovered. Where the chain, or what Kafka
 // still holds, is behind Offset already, nothing is archived.
 type EndAt struct{ Offset int64 }
@@ -38,6 +40,18 @@ func (p *Partition) finishAtEnd() []Action {
 	p.open = nil
 	p.state = Finished
 	return append(acts, StopFetch{})
+}
+
+// endInLog looks whether the end is still one of this log. A log that has become shorter than it was when the end was frozen never reaches it.
+func (p *Partition) endInLog() []Action {
+	if !p.bounded || p.state != Fetching || p.logEnd >= p.end {
+		p.short = 0
+		return nil
+	}
+	if p.short++; p.short < beyondEndTries {
+		return nil // a new leader may be behind for a moment
+	}
+	return p.stop(Diverged, fmt.Errorf("the log of %s ends at %d, and ended at %d when this run began: it was truncated", p.tp, p.logEnd, p.end))
 }
 
 // Done reports that nothing will happen any more by itself: finished or stopped, with no put left.

@@ -174,3 +174,33 @@ func TestRefusedAtTheEnd(t *testing.T) {
 		t.Fatalf("%s", p.State())
 	}
 }
+
+// A log that has become shorter than the end that was frozen never reaches it, and neither does another log: the run ends with a finding.
+func TestAnEndThatIsNeverReached(t *testing.T) {
+	p, _ := bounded(t, 100, Recovered{Log: kafka.LogRange{End: 100}})
+	p.On(0, recs(0, 5))
+	p.On(0, LogRange{End: 80})
+	p.On(0, LogRange{End: 80})
+	if p.On(0, LogRange{End: 100}); p.State() != Fetching {
+		t.Fatal("a leader that is behind for a moment")
+	}
+	for range beyondEndTries {
+		p.On(0, LogRange{End: 80})
+	}
+	if s := p.Status(); s.State != Stopped || s.Reason != Diverged || !p.Done() {
+		t.Errorf("%+v", s)
+	}
+
+	cfg := config()
+	cfg.Recreated = RecreatedIncarnation
+	p, _ = New(tp, cfg)
+	p.On(0, EndAt{100})
+	p.On(0, Recovered{Identity: id, Log: kafka.LogRange{End: 100}})
+	p.On(0, TopicID{"id2"})
+	other := id
+	other.TopicID = "id2"
+	p.On(0, Recovered{Identity: other, Incarnation: 2, Log: kafka.LogRange{End: 3}})
+	if s := p.Status(); s.State != Stopped || s.Reason != OtherLog {
+		t.Errorf("%+v", s)
+	}
+}
