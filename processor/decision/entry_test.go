@@ -113,7 +113,27 @@ func TestMissingFrom(t *testing.T) {
 		{"unknown schema inside", &Log{Floors: live.Floors}, map[record.TopicPartition]int64{tp(0): 21, tp(3): 9}, UnknownSchema{tp(0), 20, 4}},
 		{"unknown schema at the end is outside", &Log{Floors: live.Floors}, map[record.TopicPartition]int64{tp(0): 20, tp(3): 9}, nil},
 	} {
-		if got := live.MissingFrom(c.have, c.until); !reflect.DeepEqual(got, c.want) {
+		if got := live.MissingFrom(c.have, c.until, false); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	// An idle partition's newest floors lie at its end; a hold does without them where it knows the partition, and where the end is the range's.
+	one, floors := map[record.TopicPartition]int64{tp(0): 10, tp(3): 9}, live.Floors
+	known := &Log{Floors: []Floor{floors[0], {tp(0), 4, 1}}}
+	for _, c := range []struct {
+		name  string
+		have  *Log
+		until map[record.TopicPartition]int64
+		hold  bool
+		want  Entry
+	}{
+		{"hold", known, one, true, nil},
+		{"drain", known, one, false, floors[1]},
+		{"a partition that is not known", &Log{Floors: floors[:1]}, one, true, floors[1]},
+		{"inside the range", known, map[record.TopicPartition]int64{tp(0): 11, tp(3): 9}, true, floors[1]},
+		{"outside of all ranges", known, map[record.TopicPartition]int64{tp(3): 9}, true, floors[1]},
+	} {
+		if got := live.MissingFrom(c.have, c.until, c.hold); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -87,13 +87,21 @@ func (l *Log) IsUnknown(tp record.TopicPartition, offset int64) bool {
 // MissingFrom returns an entry of l that counts for a replay of these ranges (exclusive ends per partition) and that have
 // lacks; nil where there is none. A floor counts at the end itself, because it is applied when the partition has been read to
 // its offset. A floor of a partition outside the ranges counts too: its partition would hold results back.
-func (l *Log) MissingFrom(have *Log, until map[record.TopicPartition]int64) Entry {
+//
+// hold: the replay ends there and closes nothing by itself. Then a floor at the end of a partition that have knows only says how far results go,
+// and none of its records counts from it: without it the replay gives fewer of the same results. A partition that stays idle gets such floors all
+// the time, so that an archive that is a second behind would lack one always.
+func (l *Log) MissingFrom(have *Log, until map[record.TopicPartition]int64, hold bool) Entry {
+	members := have.Members()
 	floors := map[Floor]bool{}
 	for _, f := range have.Floors {
 		floors[f] = true
 	}
 	for _, f := range l.Floors {
 		end, ok := until[f.TopicPartition]
+		if _, member := members[f.TopicPartition]; hold && ok && member && f.Offset == end {
+			continue
+		}
 		if (!ok || f.Offset <= end) && !floors[f] {
 			return f
 		}

@@ -97,3 +97,28 @@ func checkOf(key string) uint64 {
 	_, _ = h.Write([]byte(key)) // never fails
 	return h.Sum64()
 }
+
+// HandedOut returns through which window end results of a merged pipeline are out, in full or in part, in this run or before a restart; NoTime for none.
+// After a kill within a closing it is above the watermark until what was read before has been read again.
+func (e *Engine) HandedOut() int64 {
+	if e.merged == nil {
+		return NoTime
+	}
+	if e.merged.partial.N > 0 {
+		return max(e.merged.emitted, e.merged.partial.End)
+	}
+	return e.merged.emitted
+}
+
+// Waits reports whether a merged pipeline has an open window that ends at w or before: partitions behind w hold it back.
+func (e *Engine) Waits(w int64) bool {
+	if e.merged == nil {
+		return false
+	}
+	for end := range e.merged.windows {
+		if end <= w {
+			return true
+		}
+	}
+	return false
+}

@@ -193,3 +193,22 @@ func TestPiecesKeepToTheirBound(t *testing.T) {
 		t.Errorf("after all is out: %+v", st)
 	}
 }
+
+// A partition that is new when a process starts again after a kill within a closing must begin behind what is out, not at the watermark of what has been read
+// again: in the windows between, it would change results that are written, or be dropped without being late.
+func TestHandedOutCountsWhatWasWrittenBeforeARestart(t *testing.T) {
+	for _, c := range []struct {
+		at   Commit
+		want int64
+	}{
+		{Commit{Emitted: NoTime}, NoTime},
+		{Commit{Emitted: 10}, 10},
+		{Commit{Emitted: 10, Partial: Partial{End: 20, N: 1, Check: 7}}, 20},
+	} {
+		e := newEngine(t, merged())
+		e.AddPartition(TP{Topic: "in"}, c.at)
+		if got := e.HandedOut(); got != c.want {
+			t.Errorf("%+v: %d, want %d", c.at, got, c.want)
+		}
+	}
+}

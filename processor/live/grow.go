@@ -101,7 +101,7 @@ func (t *task) compare(now map[string]kafka.Topic) error {
 }
 
 // admit takes new partitions in. Each gets floor(p, log start, W): it begins at the watermark that the others have
-// reached, so that it cannot reopen what is closed. The floors are in the next transaction, with the closings up to this W,
+// reached, or had reached before a restart, so that it cannot reopen what is closed. The floors are in the next transaction, with the closings up to this W,
 // and that transaction comes before any record of the partitions counts.
 func (t *task) admit(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, adminTimeout)
@@ -114,6 +114,7 @@ func (t *task) admit(ctx context.Context) error {
 		return err
 	}
 	w, _ := t.eng.Watermark(kafka.TP{})
+	w = max(w, t.eng.HandedOut()) // after a kill within a closing results are out that the watermark has not reached again
 	admitted := t.fresh
 	for _, tp := range admitted {
 		at := logs[tp].Start

@@ -15,7 +15,8 @@ import (
 //	the partition                                  state below 1/2   above 1/2 (until below 3/8)   above the limit
 //	below its committed position                   read              read                          read; FAILED above 5/4 of it
 //	at it or beyond, others still below theirs     held back         held back                     held back
-//	ahead of the one that holds W (merged)         read              held back                     held back
+//	ahead of the one that holds W by an open
+//	window's end (merged)                          read              held back                     held back
 //	holds W; any of a keyed pipeline               read              read                          closings are written; if that is not enough: FAILED
 //
 // So there is always a partition that is read: the one that holds W is held back by nobody, and one below its committed position neither. The half
@@ -108,8 +109,8 @@ func (t *task) holdReason(tp kafka.TP) string {
 	}
 	w, _ := t.eng.PartitionWatermark(tp)
 	low, by := t.eng.Watermark(kafka.TP{})
-	if w <= low {
-		return ""
+	if w <= low || !t.eng.Waits(w) {
+		return "" // no window waits for others that this one would have closed: what it brings next is as near as anything
 	}
 	return fmt.Sprintf("held back by state.max.bytes: open windows hold %d bytes of %d, and %s holds the watermark back", t.stateBytes(), t.cfg.MaxStateBytes, by)
 }
@@ -121,7 +122,7 @@ func (t *task) stuck() string {
 	}
 	_, by := t.eng.Watermark(kafka.TP{})
 	p, ok := t.parts[by]
-	if !ok || p.held.waiting() || p.logEnd < 0 || t.eng.Position(by) < p.logEnd {
+	if !ok || p.idle || p.held.waiting() || p.logEnd < 0 || t.eng.Position(by) < p.logEnd {
 		return ""
 	}
 	for tp := range t.parts {

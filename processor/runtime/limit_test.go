@@ -221,3 +221,48 @@ func TestSessionFailsOnARefusedRecord(t *testing.T) {
 		t.Errorf("late: %v", late)
 	}
 }
+
+// A partition that is passed by holds nobody back: there is nothing to wait for, though the others need more than half of the limit all the time.
+func TestLiveStateWithAnIdlePartition(t *testing.T) {
+	e := newEnv(t)
+	topic := unique("trips")
+	e.topic(topic, 2) // nothing ever comes to partition 1
+	seconds := func(from, to int) (recs []record.Record) {
+		for s := from; s < to; s++ {
+			for u := range 100 {
+				recs = append(recs, record.Record{Topic: topic, Timestamp: base + int64(s)*1000,
+					Value: fmt.Appendf(nil, `{"t":%d,"user":"u%d","price":1}`, base+s*1000+u, u)})
+			}
+			if s > 5 {
+				recs = append(recs, record.Record{Topic: topic, Timestamp: base + int64(s)*1000, Value: fmt.Appendf(nil, `{"t":%d,"user":"late","price":1}`, base+s*1000-4000)})
+			}
+		}
+		return recs
+	}
+	e.produce(seconds(0, 4)...)
+	probe := idler(t, unique("probe"), topic, "")
+	r := e.start(probe)
+	e.untilRead(probe)
+	four := r.Status().StateBytes // of four windows; with a delay of 2 s three or more are open all the time
+	r.kill()
+	p := idler(t, unique("fares"), topic, "150ms")
+	r = e.start(p, func(c *live.Config) { c.MaxStateBytes = four / 4 * 5; c.CommitInterval = 5 * time.Millisecond })
+	e.produce(seconds(4, 40)...)
+	full := false
+	ends := e.ends(topic)
+	e.until("all to be read", func() bool {
+		st := r.Status()
+		if st.State == live.Failed {
+			t.Fatalf("%s: %s", st.State, st.Error)
+		}
+		full = full || st.StateBytes > st.StateMax/2
+		return len(st.Partitions) == 2 && st.Partitions[0].Position >= ends[kafka.TP{Topic: topic}]
+	})
+	r.kill()
+	if !full {
+		t.Error("half of the limit was never needed: the test shows nothing")
+	}
+	if d := diff(e.oracle(p, e.floors(p)...), e.outputs(p, "")); d != "" {
+		t.Error(d)
+	}
+}

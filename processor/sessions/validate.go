@@ -67,7 +67,7 @@ func Validate(req session.Request, p *pipeline.Pipeline, live *decision.Log) (*d
 		return nil, err
 	}
 	if tells(live, log) {
-		if e := live.MissingFrom(log, untils(req.Ranges)); e != nil {
+		if e := live.MissingFrom(log, untils(req.Ranges), req.EndMode == session.Hold); e != nil {
 			return nil, refused("the archived decision log is behind: topic %s holds %s, which this request lacks; archive it first", p.DecisionsTopic(), decision.Format(e))
 		}
 	}

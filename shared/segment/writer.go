@@ -58,7 +58,8 @@ func NewWriter(id LogIdentity, start int64, codec string) (*Writer, error) {
 }
 
 // Append adds r. Its offset must be ≥ start, > the last record's and in no skipped range; topic and partition must be the
-// writer's. It returns the encoded size in bytes (uncompressed). The bytes of r are copied. After an error the writer is as before.
+// writer's. It returns the encoded size in bytes (uncompressed). The bytes of r are copied. After an error the writer is as before, but for one of
+// compression, which ends it: Close refuses then too.
 func (w *Writer) Append(r *record.Record) (int, error) {
 	n, err := w.append(r)
 	if err != nil {
