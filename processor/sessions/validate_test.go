@@ -113,8 +113,14 @@ func TestValidateRefuses(t *testing.T) {
 		"floor of a new one": {Origin: origin, Floors: []decision.Floor{floor, {TopicPartition: tp(3), Offset: 0}}},
 		"unknown schema":     {Origin: origin, Floors: []decision.Floor{floor}, Unknown: map[decision.Place]decision.UnknownSchema{{TopicPartition: tp(1), Offset: 49}: {TopicPartition: tp(1), Offset: 49, ID: 3}}},
 	} {
-		if _, err := Validate(request(), fares, live); err == nil || !strings.Contains(err.Error(), "archive it first") {
+		r := request()
+		r.EndMode = session.Drain
+		if _, err := Validate(r, fares, live); err == nil || !strings.Contains(err.Error(), "archive it first") {
 			t.Errorf("live log with a %s: %v", name, err)
+		}
+		r.EndMode = session.Hold // a partition that stays idle has always another floor there
+		if _, err := Validate(r, fares, live); (err == nil) != (name == "floor at the end") {
+			t.Errorf("live log with a %s, and hold: %v", name, err)
 		}
 	}
 }
