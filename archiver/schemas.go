@@ -156,7 +156,7 @@ func (k *schemas) ring() {
 	}
 }
 
-// written takes what a segment [start, next) that was created lacks.
+// written takes what a segment [start, next) of the chain tp that was created lacks.
 func (k *schemas) written(tp kafka.TP, start, next int64, missing []schema.Ref) {
 	if len(missing) == 0 {
 		return

@@ -114,7 +114,7 @@ func TestSchemasThatSegmentsLackAreKeptLater(t *testing.T) {
 		if i > 0 {
 			id, text, want = 2, recordOf("Two"), archive.FromArchive
 		}
-		if got, from, err := texts.Find(t.Context(), h, id, ""); err != nil || got.Text != text || from != want {
+		if got, from, err := texts.Find(t.Context(), h.TP(), h, id, ""); err != nil || got.Text != text || from != want {
 			t.Errorf("segment %d: %s from %s, %v", i, got.Text, from, err)
 		}
 	}
@@ -146,7 +146,7 @@ func TestARebuiltRegistry(t *testing.T) {
 	r.end()
 	texts := e.arc.NewSchemaFinder(nil)
 	for i, want := range []string{"Old", "Old", "Old", "New"} {
-		if got, _, err := texts.Find(t.Context(), e.headers("trips", 0)[i], 7, ""); err != nil || got.Text != recordOf(want) {
+		if got, _, err := texts.Find(t.Context(), e.headers("trips", 0)[i].TP(), e.headers("trips", 0)[i], 7, ""); err != nil || got.Text != recordOf(want) {
 			t.Errorf("segment %d: %s, %v; want %s", i, got.Text, err, want)
 		}
 	}
@@ -213,7 +213,7 @@ func TestSchemaByGUIDHeader(t *testing.T) {
 	e.await("the text is kept", func() bool { return len(e.kept("guids/"+guid+"/")) == 1 })
 	r.end()
 	h := e.headers("trips", 0)[0]
-	got, from, err := e.arc.NewSchemaFinder(nil).Find(t.Context(), h, 0, guid)
+	got, from, err := e.arc.NewSchemaFinder(nil).Find(t.Context(), h.TP(), h, 0, guid)
 	if err != nil || from != archive.FromSegment || got.ID != -1 || got.GUID != guid || got.Type != "JSON" || got.Text != `{"type":"object"}` || len(h.Schemas) != 1 {
 		t.Errorf("%+v from %s, %v", h.Schemas, from, err)
 	}

@@ -105,7 +105,7 @@ func TestAlternatingSchemas(t *testing.T) {
 				t.Fatal(err)
 			}
 			id, _, _ := schema.WireID(rec.Value)
-			got, from, err := texts.Find(t.Context(), r.Header(), id, "")
+			got, from, err := texts.Find(t.Context(), r.Header().TP(), r.Header(), id, "")
 			if want := fmt.Sprintf(`{"type":"record","name":"R%d","fields":[]}`, id); err != nil || got.Text != want || from != archive.FromSegment {
 				t.Fatalf("offset %d: %s from %s, %v; want %s", rec.Offset, got.Text, from, err, want)
 			}

@@ -197,7 +197,7 @@ func (w *workers) put(ctx context.Context, s *partition.Sealed, with store.Attri
 	if out.Adopted {
 		w.m.adopted.Inc()
 	} else {
-		w.schemas.written(tp, s.Start, s.Next, lacking)
+		w.schemas.written(kafka.TP{Topic: segment.Incarnation(tp.Topic, s.Incarnation), Partition: tp.Partition}, s.Start, s.Next, lacking)
 		w.m.records.WithLabelValues(tp.Topic).Add(float64(s.Records))
 		w.m.segments.WithLabelValues(tp.Topic, string(s.Cause)).Inc()
 		w.m.bytes.WithLabelValues(tp.Topic).Add(float64(out.Tail.Size))

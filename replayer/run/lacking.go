@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"tapedeck.dev/tapedeck/shared/archive"
+	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/schema"
 	"tapedeck.dev/tapedeck/shared/segment"
 )
@@ -16,18 +17,25 @@ import (
 type lacking struct {
 	mu     sync.Mutex // partitions are loaded side by side
 	finder *archive.SchemaFinder
+
+	topicsDir string
 }
 
 // complete adds to l.body what it lacks. A schema that the archive does not have, or has in two meanings of which none is said to be this segment's, is
 // left out: whether it is needed at all, and what then, is the receiver's to say.
 func (k *lacking) complete(ctx context.Context, key string, l *loaded) error {
+	name, err := segment.ParseName(k.topicsDir, key)
+	if err != nil {
+		return &Failure{err}
+	}
+	chain := record.TopicPartition{Topic: name.Topic, Partition: name.Partition} // which incarnation of the topic
 	var more []segment.Schema
 	for _, ref := range l.named.Refs() {
 		if slices.ContainsFunc(l.head.Schemas, func(s segment.Schema) bool { return schema.RefOf(s) == ref }) {
 			continue
 		}
 		k.mu.Lock()
-		s, err := k.finder.Kept(ctx, l.head, ref.ID, ref.GUID)
+		s, err := k.finder.Kept(ctx, chain, l.head, ref.ID, ref.GUID)
 		k.mu.Unlock()
 		switch {
 		case err == nil:

@@ -105,7 +105,7 @@ type Run struct {
 
 // NewRun prepares an execution of j, which has been planned as plan, under j's epoch.
 func (r *Runner) NewRun(j *job.Job, plan *Plan, dest *target.Client) *Run {
-	return &Run{r: r, dest: dest, job: j, plan: plan, lacking: lacking{finder: r.Archive.NewSchemaFinder(nil)},
+	return &Run{r: r, dest: dest, job: j, plan: plan, lacking: lacking{finder: r.Archive.NewSchemaFinder(nil), topicsDir: r.Archive.TopicsDir()},
 		track: newTracker(plan, j.Progress, r.Settings.Parallel, r.Settings.Backoff, r.Settings.RetryTimeout),
 		log:   r.Log.With(zap.String("job", j.Request.Name), zap.Int64("epoch", j.Epoch))}
 }

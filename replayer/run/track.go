@@ -283,8 +283,9 @@ func (t *tracker) moveTo(p *part, expected int64) int64 {
 	return step
 }
 
-// held notes that a send did not succeed and will be repeated; by whom the target says it is held up, if it does.
-func (t *tracker) held(p *part, l *loaded, needs *record.TopicPartition) {
+// held notes that a send did not succeed and will be repeated; by whom the target says it is held up, if it does. It returns that partition where we
+// take it for delivered: the target must have gone back behind a restart, and no answer to a send of it is to come that would say so.
+func (t *tracker) held(p *part, l *loaded, needs *record.TopicPartition) (doubt *part) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	defer t.wake.Broadcast()
@@ -292,11 +293,15 @@ func (t *tracker) held(p *part, l *loaded, needs *record.TopicPartition) {
 	p.queue = append([]*loaded{l}, p.queue...) // what has been loaded meanwhile follows it
 	t.delay(p)
 	if needs != nil {
-		if q := t.byTP[*needs]; q != nil && q != p && !q.done() {
+		if q := t.byTP[*needs]; q != nil && q != p {
+			if q.done() {
+				return q
+			}
 			t.needed[q] = true
 			p.waitsFor = q
 		}
 	}
+	return nil
 }
 
 func (t *tracker) delay(p *part) {

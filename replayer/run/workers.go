@@ -74,7 +74,9 @@ func (x *Run) send(ctx context.Context, p *part, l *loaded) error {
 		return failf("the target refuses %s: %w", p.segs[l.index].Key, err)
 	case target.Busy:
 		x.r.Metrics.Busy.Inc()
-		x.track.held(p, l, answer.Needs)
+		if q := x.track.held(p, l, answer.Needs); q != nil {
+			return x.reconcile(ctx, q, target.Busy, err)
+		}
 	case target.Missing, target.Conflict:
 		x.track.held(p, l, nil)
 		return x.reconcile(ctx, p, target.ClassOf(err), err)

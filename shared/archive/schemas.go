@@ -86,7 +86,7 @@ func (a *Archive) KeepSchema(ctx context.Context, s segment.Schema) error {
 	return a.create(ctx, SchemaKey(s), data)
 }
 
-// KeepSchemas records schemas for the segments of tp that start in [from, until) and were written without them: one create. It may be
+// KeepSchemas records schemas for the segments of the chain tp that start in [from, until) and were written without them: one create. It may be
 // repeated. Errors: the store's.
 func (a *Archive) KeepSchemas(ctx context.Context, tp record.TopicPartition, from, until int64, schemas []segment.Schema) error {
 	if from < 0 || until <= from {
@@ -135,16 +135,17 @@ func (a *Archive) NewSchemaFinder(registry Registry) *SchemaFinder {
 	return &SchemaFinder{a: a, registry: registry, ranges: map[record.TopicPartition][]keptRange{}, texts: map[string][]segment.Schema{}}
 }
 
-// Find returns the writer schema that the records of the segment h name by id (by guid, where it is not ""): from the segment; else as Kept says;
+// Find returns the writer schema that the records of the segment h, which is in the chain tp (its topic as in the segment's name: two incarnations of a topic are
+// two chains), name by id (by guid, where it is not ""): from the segment; else as Kept says;
 // else from the registry. Errors: ErrNoSchema, ErrTwoSchemas, the store's, and the registry's.
-func (f *SchemaFinder) Find(ctx context.Context, h *segment.Header, id int, guid string) (segment.Schema, SchemaSource, error) {
+func (f *SchemaFinder) Find(ctx context.Context, tp record.TopicPartition, h *segment.Header, id int, guid string) (segment.Schema, SchemaSource, error) {
 	if guid != "" {
 		id = -1
 	}
 	if i := slices.IndexFunc(h.Schemas, named(id, guid)); i >= 0 {
 		return h.Schemas[i], FromSegment, nil
 	}
-	s, err := f.Kept(ctx, h, id, guid)
+	s, err := f.Kept(ctx, tp, h, id, guid)
 	switch {
 	case err == nil:
 		return s, FromArchive, nil
@@ -162,17 +163,17 @@ func named(id int, guid string) func(segment.Schema) bool {
 	return func(s segment.Schema) bool { return s.ID == id && s.GUID == guid }
 }
 
-// Kept returns what the archive holds beside the segment h for a schema that the segment lacks: what was found for this segment afterwards; else,
+// Kept returns what the archive holds beside the segment h of the chain tp for a schema that the segment lacks: what was found for this segment afterwards; else,
 // where the archive knows one text of the id, that. Store calls: for the first of a partition one LIST and a GET per object; for the first of all a listing of
 // the folders; for the first of an id that has one, one LIST and a GET per text. So ids that are none, in values that begin like the wire format by accident,
 // cost nothing. Errors: ErrNoSchema, ErrTwoSchemas, the store's.
-func (f *SchemaFinder) Kept(ctx context.Context, h *segment.Header, id int, guid string) (segment.Schema, error) {
+func (f *SchemaFinder) Kept(ctx context.Context, tp record.TopicPartition, h *segment.Header, id int, guid string) (segment.Schema, error) {
 	what := fmt.Sprintf("schema id %d of %s from %d", id, h.TP(), h.Start)
 	if guid != "" {
 		id = -1
 		what = fmt.Sprintf("schema guid %s of %s from %d", guid, h.TP(), h.Start)
 	}
-	ranges, err := f.rangesOf(ctx, h.TP())
+	ranges, err := f.rangesOf(ctx, tp)
 	if err != nil {
 		return segment.Schema{}, fmt.Errorf("find %s: %w", what, err)
 	}

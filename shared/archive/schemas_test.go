@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/segment"
 	"tapedeck.dev/tapedeck/shared/store/mem"
 )
@@ -62,7 +63,7 @@ func TestFindSchema(t *testing.T) {
 		{0, 11, "", "", "", ErrNoSchema},
 	} {
 		h := &segment.Header{Topic: trips.Topic, Partition: trips.Partition, Start: c.start, Schemas: []segment.Schema{text(1, "one")}}
-		got, from, err := f.Find(ctx, h, c.id, c.guid)
+		got, from, err := f.Find(ctx, h.TP(), h, c.id, c.guid)
 		if got.Text != c.text || from != c.from || !errors.Is(err, c.err) || c.err != nil && !strings.Contains(err.Error(), "schema id") {
 			t.Errorf("%d from %d: %q from %q, %v", c.id, c.start, got.Text, from, err)
 		}
@@ -74,6 +75,17 @@ func TestFindSchema(t *testing.T) {
 	counts := st.Counts()
 	if counts["list"] != 1+3 || counts["list_dirs"] != 2 || counts["get"] != 2+2+1+1 {
 		t.Errorf("calls %v", counts)
+	}
+	// Another incarnation of the topic is another chain, with ranges of its own.
+	second := record.TopicPartition{Topic: segment.Incarnation(trips.Topic, 2), Partition: trips.Partition}
+	if err := a.KeepSchemas(ctx, second, 100, 200, []segment.Schema{text(7, "of the second log")}); err != nil {
+		t.Fatal(err)
+	}
+	h := &segment.Header{Topic: trips.Topic, Partition: trips.Partition, Start: 150}
+	for tp, want := range map[record.TopicPartition]string{trips: "old", second: "of the second log"} {
+		if got, err := a.NewSchemaFinder(nil).Kept(ctx, tp, h, 7, ""); err != nil || got.Text != want {
+			t.Errorf("%s: %q, %v", tp, got.Text, err)
+		}
 	}
 	if err := a.KeepSchemas(ctx, trips, 5, 5, nil); err == nil {
 		t.Error("an empty range")
@@ -89,7 +101,7 @@ func TestDamagedSchemas(t *testing.T) {
 	} {
 		st := mem.New()
 		st.Put(key, []byte(data))
-		if _, _, err := Open(st, "topics").NewSchemaFinder(nil).Find(t.Context(), h, 7, ""); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), key) {
+		if _, _, err := Open(st, "topics").NewSchemaFinder(nil).Find(t.Context(), h.TP(), h, 7, ""); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
