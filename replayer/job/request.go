@@ -39,10 +39,15 @@ type Request struct {
 	Bounds  map[string]Ends `json:"bounds,omitempty"` // "topic/partition" → other ends for that partition
 	Promise session.Promise `json:"promise"`          // default reproduce
 	EndMode session.EndMode `json:"endMode"`          // default hold
-	Order   string          `json:"order"`            // default and only value: partition
+	Order   string          `json:"order"`            // partition (default) or event-time
 	OnLost  string          `json:"onLost"`           // fail (default) or allow
 	// Schemas is where the target takes writer schemas from: segment (default to reproduce) or registry (default to recompute).
 	Schemas session.SchemaSource `json:"schemas"`
+
+	Speed            Speed  `json:"speed,omitempty"`            // default max
+	RecordsPerSecond *int64 `json:"recordsPerSecond,omitempty"` // ≥ 1; none: no limit
+	BytesPerSecond   *int64 `json:"bytesPerSecond,omitempty"`   // ≥ 1; none: no limit
+	MaxSkew          *int64 `json:"maxSkew,omitempty"`          // order event-time only: ms of record time, default DefaultMaxSkew
 }
 
 // Ends of one partition; an absent one is the request's.
@@ -102,8 +107,9 @@ func (r *Request) EndsOf(tp record.TopicPartition) (from, until Bound) {
 
 // fields of a request, and those that are planned but not in this version.
 var (
-	fields = []string{"name", "target", "topics", "from", "until", "bounds", "promise", "endMode", "order", "onLost", "schemas"}
-	later  = []string{"speed", "recordsPerSecond", "bytesPerSecond", "maxSkew", "filter", "windows", "topicMapping", "ifNotEmpty",
+	fields = []string{"name", "target", "topics", "from", "until", "bounds", "promise", "endMode", "order", "onLost", "schemas",
+		"speed", "recordsPerSecond", "bytesPerSecond", "maxSkew"}
+	later = []string{"filter", "windows", "topicMapping", "ifNotEmpty",
 		"onUnreadable", "exclude", "topicsRegex"}
 )
 
@@ -220,7 +226,10 @@ func (r *Request) check() error {
 			return err
 		}
 	}
-	return r.checkWords()
+	if err := r.checkWords(); err != nil {
+		return err
+	}
+	return r.checkPace()
 }
 
 func (r *Request) checkEnds(where string, from, until Bound) error {
@@ -245,7 +254,7 @@ func (r *Request) checkWords() error {
 	}{
 		{"promise", string(r.Promise), []string{string(session.Reproduce), string(session.Recompute)}, nil},
 		{"endMode", string(r.EndMode), []string{string(session.Hold), string(session.Drain)}, []string{"continue"}},
-		{"order", r.Order, []string{OrderPartition}, []string{"event-time"}},
+		{"order", r.Order, []string{OrderPartition, OrderEventTime}, nil},
 		{"onLost", r.OnLost, []string{LostFails, LostAllow}, nil},
 		{"schemas", string(r.Schemas), []string{string(session.FromSegment), string(session.FromRegistry)}, nil},
 	}
