@@ -41,21 +41,17 @@ func Run(ctx context.Context, f *service.Frame) (err error) {
 		return err
 	}
 
-	targets := make(map[string]*target.Client, len(set.targets))
-	for name, conf := range set.targets {
-		c, err := target.NewClient(conf, set.requestTimeout)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		targets[name] = c
-	}
-	if len(targets) == 0 {
-		f.Log.Warn("no targets are configured (targets.<name>.url and .pipeline): no job can be started here")
-	}
 	m := metrics.New(f.Metrics)
 	runner := &run.Runner{Archive: arch, Settings: set.run, Log: f.Log.Named("run"), Metrics: m}
-	mgr := manager.New(jobstore.New(st), runner, targets,
+	targets, closeTargets, err := openTargets(set, runner)
+	defer closeTargets()
+	if err != nil {
+		return err
+	}
+	if len(targets) == 0 {
+		f.Log.Warn("no targets are configured (targets.<name>.type and what it needs): no job can be started here")
+	}
+	mgr := manager.New(jobstore.New(st), arch, targets,
 		manager.Settings{ID: set.id, Lease: set.lease, Scan: set.scan, Stable: set.stable}, f.Log.Named("jobs"), m)
 	api.New(mgr).Register(f.Mux)
 	f.Ready = mgr.Ready

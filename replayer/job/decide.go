@@ -23,7 +23,7 @@ type Ask struct {
 	Error    string     // Error
 	Plan     *Pinned    // Started
 	Progress []Progress // Started, Renew, Release and the ends; nil: as it was
-	Target   *Outcome   // Delivered
+	Target   *Outcome   // Delivered, CancelDone
 }
 
 // Events outside the table: they change no state.
@@ -95,7 +95,7 @@ func Next(cur Job, ask Ask) Action {
 		next.Plan = ask.Plan
 		at := ask.At
 		next.StartedAt = &at
-	case Delivered:
+	case Delivered, CancelDone:
 		next.Target = ask.Target
 	case Error:
 		next.Error = ask.Error

@@ -37,6 +37,8 @@ type Pinned struct {
 	PipelineHash string  `json:"pipelineHash,omitempty"`
 	// Decisions is the part of the decision log that the session gets; nil: none.
 	Decisions *Range `json:"decisions,omitempty"`
+	// Kafka is for a target Kafka; nil: another target.
+	Kafka *KafkaPlan `json:"kafka,omitempty"`
 }
 
 // Range is one partition's part of a plan: offsets [From, Until), and of these the records with timestamps in
@@ -137,4 +139,6 @@ type Outcome struct {
 	Poison   int64              `json:"poison"`
 	// DecisionsCompared is that of session.Status.
 	DecisionsCompared bool `json:"decisionsCompared"`
+	// Restored is a target Kafka's; nil: another target.
+	Restored *Restored `json:"restored,omitempty"`
 }

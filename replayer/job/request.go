@@ -48,6 +48,7 @@ type Request struct {
 	RecordsPerSecond *int64 `json:"recordsPerSecond,omitempty"` // ≥ 1; none: no limit
 	BytesPerSecond   *int64 `json:"bytesPerSecond,omitempty"`   // ≥ 1; none: no limit
 	MaxSkew          *int64 `json:"maxSkew,omitempty"`          // order event-time only: ms of record time, default DefaultMaxSkew
+	RestoreFields
 }
 
 // Ends of one partition; an absent one is the request's.
@@ -108,9 +109,9 @@ func (r *Request) EndsOf(tp record.TopicPartition) (from, until Bound) {
 // fields of a request, and those that are planned but not in this version.
 var (
 	fields = []string{"name", "target", "topics", "from", "until", "bounds", "promise", "endMode", "order", "onLost", "schemas",
-		"speed", "recordsPerSecond", "bytesPerSecond", "maxSkew"}
-	later = []string{"filter", "windows", "topicMapping", "ifNotEmpty",
-		"onUnreadable", "exclude", "topicsRegex"}
+		"speed", "recordsPerSecond", "bytesPerSecond", "maxSkew",
+		"topicMapping", "partitionMapping", "createTopics", "replicationFactor", "ifNotEmpty", "provenanceHeaders"}
+	later = []string{"filter", "windows", "onUnreadable", "exclude", "topicsRegex"}
 )
 
 // ParseRequest reads a request, fills in defaults and brings it into its canonical form, so that two requests that ask for the same are
@@ -136,6 +137,7 @@ func ParseRequest(data []byte) (*Request, error) {
 	}
 	r.Schemas = (&session.Request{Promise: r.Promise, Schemas: r.Schemas}).SchemaSource()
 	r.sort()
+	r.canonical()
 	if err := r.check(); err != nil {
 		return nil, err
 	}
@@ -226,6 +228,9 @@ func (r *Request) check() error {
 			return err
 		}
 	}
+	if err := r.RestoreFields.check(); err != nil {
+		return err
+	}
 	if err := r.checkWords(); err != nil {
 		return err
 	}
@@ -238,10 +243,6 @@ func (r *Request) checkEnds(where string, from, until Bound) error {
 	}
 	if until.Kind == Earliest {
 		return fmt.Errorf(`%suntil "earliest" leaves nothing to replay; give "end", an offset or a timestamp`, where)
-	}
-	if r.Promise == session.Reproduce && (from.Kind == Timestamp || until.Kind == Timestamp) {
-		return fmt.Errorf("%sa time bound takes records one by one, whatever their offset, so the result cannot be what the live run "+
-			`had; ask for promise "recompute", or give offsets`, where)
 	}
 	return nil
 }

@@ -94,12 +94,43 @@ func TestParseRequestSaysWhatIsWrong(t *testing.T) {
 		{`{"name":"a","target":"p","bounds":{"a/1":{"until":{"kind":"timestamp","value":1}}}}`, "recompute"},
 		{`{"name":"a","target":"p","bounds":{"a/1":{"form":"earliest"}}}`, "form"},
 		{`{"name":"a","target":"p","topics":"x"}`, "request"},
+		{`{"name":"a","target":"p","createTopics":true}`, "createTopics is for a target of type kafka"},
+		{`{"name":"a","target":"p","replicationFactor":3}`, "needs createTopics"},
+		{`{"name":"a","target":"p","ifNotEmpty":"skip"}`, "give fail or append"},
+		{`{"name":"a","target":"p","topicMapping":{"a~2":"b"}}`, "not a topic's name"},
+		{`{"name":"a","target":"p","topicMapping":{"a":"b/c"}}`, "not a name that a topic can have"},
+		{`{"name":"a","target":"p","partitionMapping":{"a":1}}`, "partitionMapping"},
+		{`{"name":"a","target":"p","partitionMapping":{"a/1":-1}}`, "negative"},
 		{`{"name":"` + strings.Repeat("a", MaxRequestBytes) + `"}`, "bytes"},
 	}
 	for _, c := range tests {
-		_, err := ParseRequest([]byte(c.body))
+		r, err := ParseRequest([]byte(c.body))
+		if err == nil {
+			err = r.CheckProcessor()
+		}
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.120s: got %v, want %q", c.body, err, c.want)
+		}
+	}
+}
+
+func TestCheckKafkaSaysWhatIsWrong(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"name":"a","target":"p"}`:                                                                           "topics is missing",
+		`{"name":"a","target":"p","topics":["x"],"promise":"recompute"}`:                                      "promise",
+		`{"name":"a","target":"p","topics":["x"],"endMode":"drain"}`:                                          "endMode",
+		`{"name":"a","target":"p","topics":["x"],"schemas":"registry"}`:                                       "schemas",
+		`{"name":"a","target":"p","topics":["x"],"until":{"kind":"timestamp","value":1},"ifNotEmpty":"fail"}`: "",
+	} {
+		r, err := ParseRequest([]byte(body))
+		if err == nil {
+			err = r.CheckKafka()
+		}
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", body, err, want)
+		}
+		if r != nil && r.IfNotEmpty != "" {
+			t.Errorf("%s: the default in words is another request", body)
 		}
 	}
 }

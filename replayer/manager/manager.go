@@ -18,7 +18,7 @@ import (
 	"tapedeck.dev/tapedeck/replayer/jobstore"
 	"tapedeck.dev/tapedeck/replayer/metrics"
 	"tapedeck.dev/tapedeck/replayer/run"
-	"tapedeck.dev/tapedeck/replayer/target"
+	"tapedeck.dev/tapedeck/shared/archive"
 )
 
 // Settings of a Manager.
@@ -39,8 +39,8 @@ const quietScans = 10
 // Manager of jobs. Safe for concurrent use.
 type Manager struct {
 	jobs    *jobstore.Store
-	runner  *run.Runner
-	targets map[string]*target.Client
+	arch    *archive.Archive
+	targets map[string]Destination
 	set     Settings
 	log     *zap.Logger
 	metrics *metrics.Metrics
@@ -63,8 +63,8 @@ type seen struct {
 }
 
 // New makes a Manager. targets are by name.
-func New(jobs *jobstore.Store, runner *run.Runner, targets map[string]*target.Client, set Settings, log *zap.Logger, m *metrics.Metrics) *Manager {
-	return &Manager{jobs: jobs, runner: runner, targets: targets, set: set, log: log, metrics: m,
+func New(jobs *jobstore.Store, arch *archive.Archive, targets map[string]Destination, set Settings, log *zap.Logger, m *metrics.Metrics) *Manager {
+	return &Manager{jobs: jobs, arch: arch, targets: targets, set: set, log: log, metrics: m,
 		seen: map[string]*seen{}, workers: map[string]*worker{}, closed: make(chan struct{}), odd: map[string]string{}}
 }
 
@@ -215,24 +215,9 @@ func (m *Manager) count() {
 	m.metrics.Running.Set(float64(len(m.workers)))
 }
 
-func (m *Manager) targetOf(r *job.Request) (*target.Client, error) {
-	if c := m.targets[r.Target]; c != nil {
-		return c, nil
-	}
-	conf := make(map[string]target.Config, len(m.targets))
-	for name, c := range m.targets {
-		conf[name] = c.Config()
-	}
-	known := target.Names(conf)
-	if len(known) == 0 {
-		return nil, fmt.Errorf("%w: target %q is unknown: this replayer has no targets; configure targets.<name>.url and .pipeline", ErrBadRequest, r.Target)
-	}
-	return nil, fmt.Errorf("%w: target %q is unknown; configured: %v", ErrBadRequest, r.Target, known)
-}
-
 // Create makes a job, or finds the one that was made by the same request. created tells which.
 func (m *Manager) Create(ctx context.Context, r *job.Request) (v *View, created bool, err error) {
-	if _, err := m.targetOf(r); err != nil {
+	if _, err := m.accepting(r); err != nil {
 		return nil, false, err
 	}
 	if err := m.open(); err != nil {
@@ -368,19 +353,11 @@ func (m *Manager) List(ctx context.Context) ([]*View, error) {
 
 // DryRun plans a request and asks the target whether it would take it, without making a job.
 func (m *Manager) DryRun(ctx context.Context, r *job.Request) (*run.Plan, error) {
-	dest, err := m.targetOf(r)
+	dest, err := m.accepting(r)
 	if err != nil {
 		return nil, err
 	}
-	pipe, err := run.AskPipeline(ctx, dest)
-	if err != nil {
-		return nil, err
-	}
-	plan, err := run.MakePlan(ctx, m.runner.Archive, r, pipe)
-	if err != nil {
-		return nil, err
-	}
-	return plan, run.Ask(ctx, m.runner.Archive, plan, r, dest)
+	return dest.DryRun(ctx, r)
 }
 
 // Plan returns the plan of a job: the stored one, with its segments.
@@ -392,7 +369,7 @@ func (m *Manager) Plan(ctx context.Context, name string) (*run.Plan, error) {
 	if e.Job.Plan == nil {
 		return nil, fmt.Errorf("job %s: %w", name, ErrNoPlan)
 	}
-	return run.Replan(ctx, m.runner.Archive, &e.Job.Request, e.Job.Plan)
+	return run.Replan(ctx, m.arch, &e.Job.Request, e.Job.Plan)
 }
 
 // ErrNoPlan: the job has not been planned yet, or could not be.
@@ -405,7 +382,7 @@ func (m *Manager) view(e *jobstore.Entry) *View {
 	var live []job.Progress
 	if w != nil && w.epoch == e.Job.Epoch && e.Job.State.Owned() {
 		if x := w.run.Load(); x != nil {
-			live = x.Progress()
+			live = (*x).Progress()
 		}
 	}
 	return view(e, live)

@@ -13,7 +13,6 @@ import (
 	"tapedeck.dev/tapedeck/replayer/job"
 	"tapedeck.dev/tapedeck/replayer/jobstore"
 	"tapedeck.dev/tapedeck/replayer/run"
-	"tapedeck.dev/tapedeck/replayer/target"
 )
 
 // Why a worker's context ended. Shutdown is the base context's own end.
@@ -28,7 +27,7 @@ type worker struct {
 	name  string
 	epoch int64
 	log   *zap.Logger
-	run   atomic.Pointer[run.Run]
+	run   atomic.Pointer[run.Execution]
 	poked chan struct{}
 	stop  context.CancelCauseFunc
 	done  chan struct{} // closed when it has ended
@@ -115,10 +114,10 @@ func (w *worker) act(ctx, runCtx context.Context) error {
 		}
 	}
 	j := w.last.Load().Job
-	err = w.m.runner.CancelSession(ctx, &j, dest)
+	left, err := dest.Cancel(ctx, &j)
 	switch {
 	case err == nil:
-		return w.end(ctx, job.Ask{Event: job.CancelDone})
+		return w.end(ctx, job.Ask{Event: job.CancelDone, Target: left})
 	case errors.Is(err, run.ErrFinished) && j.Plan != nil:
 		// The cancel came too late: everything is there. Say so, with the proof.
 		out, err := w.deliver(ctx, dest)
@@ -139,9 +138,9 @@ func (w *worker) outcome(ctx context.Context, out *job.Outcome, err error) error
 }
 
 // deliver plans, if that has not been done, sends and compares.
-func (w *worker) deliver(ctx context.Context, dest *target.Client) (*job.Outcome, error) {
+func (w *worker) deliver(ctx context.Context, dest Destination) (*job.Outcome, error) {
 	j := w.last.Load().Job
-	plan, err := w.m.runner.Prepare(ctx, &j, dest)
+	plan, err := dest.Prepare(ctx, &j)
 	if err != nil {
 		return nil, err
 	}
@@ -160,8 +159,8 @@ func (w *worker) deliver(ctx context.Context, dest *target.Client) (*job.Outcome
 		}
 		j = e.Job
 	}
-	x := w.m.runner.NewRun(&j, plan, dest)
-	w.run.Store(x)
+	x := dest.Start(&j, plan)
+	w.run.Store(&x)
 	w.log.Info("sending", zap.Int("partitions", plan.Totals.Partitions), zap.Int("segments", plan.Totals.Segments), zap.Int64("bytes", plan.Totals.Bytes))
 	return x.Execute(ctx)
 }
@@ -169,7 +168,7 @@ func (w *worker) deliver(ctx context.Context, dest *target.Client) (*job.Outcome
 // progress is what is stored with the job; nil before sending.
 func (w *worker) progress() []job.Progress {
 	if x := w.run.Load(); x != nil {
-		return x.Progress()
+		return (*x).Progress()
 	}
 	return nil
 }

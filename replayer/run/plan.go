@@ -23,13 +23,14 @@ const planParallel = 8
 type Plan struct {
 	Name         string                  `json:"name"`
 	Target       string                  `json:"target"`
-	Pipeline     string                  `json:"pipeline"`
+	Pipeline     string                  `json:"pipeline,omitempty"` // "" for a target without one
 	PipelineHash string                  `json:"pipelineHash,omitempty"`
 	Promise      session.Promise         `json:"promise"`
 	EndMode      session.EndMode         `json:"endMode"`
 	Totals       Totals                  `json:"totals"`
 	Partitions   []archive.PartitionPlan `json:"partitions"`          // by topic, partition
 	Decisions    *archive.PartitionPlan  `json:"decisions,omitempty"` // the part of the decision log that goes with the session
+	Kafka        *job.KafkaPlan          `json:"kafka,omitempty"`     // for a target Kafka: where the records go
 }
 
 // Totals over the partitions. Records and Bytes are those of the whole objects: a range may begin or end inside one.
@@ -40,7 +41,8 @@ type Totals struct {
 	Bytes      int64 `json:"bytes"`
 }
 
-func (p *Plan) sum() {
+// Sum fills in the totals.
+func (p *Plan) Sum() {
 	p.Totals = Totals{Partitions: len(p.Partitions)}
 	for _, pp := range p.Partitions {
 		p.Totals.Segments += len(pp.Segments)
@@ -53,7 +55,7 @@ func (p *Plan) sum() {
 
 // Pin keeps what is stored of a plan.
 func (p *Plan) Pin() *job.Pinned {
-	pin := &job.Pinned{Pipeline: p.Pipeline, PipelineHash: p.PipelineHash}
+	pin := &job.Pinned{Pipeline: p.Pipeline, PipelineHash: p.PipelineHash, Kafka: p.Kafka}
 	for i := range p.Partitions {
 		pin.Ranges = append(pin.Ranges, job.PinRange(&p.Partitions[i]))
 	}
@@ -67,12 +69,31 @@ func (p *Plan) Pin() *job.Pinned {
 // MakePlan plans a request from the archive and from what the target's pipeline reads. A *Failure says what is not there; other errors are
 // those of the store, and may pass.
 func MakePlan(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *session.Pipeline) (*Plan, error) {
-	tps, err := choose(ctx, arch, r, pipe)
+	parts, err := PlanParts(ctx, arch, r, pipe.Inputs)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Name: r.Name, Target: r.Target, Pipeline: pipe.Name, PipelineHash: pipe.Hash, Promise: r.Promise, EndMode: r.EndMode,
-		Partitions: make([]archive.PartitionPlan, len(tps))}
+	p := &Plan{Name: r.Name, Target: r.Target, Pipeline: pipe.Name, PipelineHash: pipe.Hash, Promise: r.Promise, EndMode: r.EndMode, Partitions: parts}
+	if p.Decisions, err = planDecisions(ctx, arch, r, pipe); err != nil {
+		return nil, err
+	}
+	if r.Promise == session.Reproduce {
+		if err := p.addMembers(ctx, arch, r); err != nil {
+			return nil, err
+		}
+	}
+	p.Sum()
+	return p, nil
+}
+
+// PlanParts plans the partitions of a request, by topic and partition, whatever the target: those of the request's topics, or of inputs where it names
+// none. Errors as of MakePlan.
+func PlanParts(ctx context.Context, arch *archive.Archive, r *job.Request, inputs []string) ([]archive.PartitionPlan, error) {
+	tps, err := choose(ctx, arch, r, inputs)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]archive.PartitionPlan, len(tps))
 	empty := make([]error, len(tps))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(planParallel)
@@ -88,7 +109,7 @@ func MakePlan(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *
 			if err != nil {
 				return wrapDefinite(err)
 			}
-			p.Partitions[i] = *pp
+			parts[i] = *pp
 			return nil
 		})
 	}
@@ -98,19 +119,10 @@ func MakePlan(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *
 	if !slices.Contains(empty, nil) {
 		return nil, failf("there is nothing to replay: no partition has a record in the window; the first of %d: %w", len(empty), empty[0])
 	}
-	if err := checkLost(r, p.Partitions); err != nil {
+	if err := checkLost(r, parts); err != nil {
 		return nil, err
 	}
-	if p.Decisions, err = planDecisions(ctx, arch, r, pipe); err != nil {
-		return nil, err
-	}
-	if r.Promise == session.Reproduce {
-		if err := p.addMembers(ctx, arch, r); err != nil {
-			return nil, err
-		}
-	}
-	p.sum()
-	return p, nil
+	return parts, nil
 }
 
 func wrapDefinite(err error) error {
@@ -121,15 +133,15 @@ func wrapDefinite(err error) error {
 }
 
 // choose finds the partitions of a request.
-func choose(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *session.Pipeline) ([]record.TopicPartition, error) {
+func choose(ctx context.Context, arch *archive.Archive, r *job.Request, inputs []string) ([]record.TopicPartition, error) {
 	topics := r.Topics
 	if len(topics) == 0 {
-		for _, name := range pipe.Inputs {
+		for _, name := range inputs {
 			topics = append(topics, job.Topic{Name: name})
 		}
 	}
 	if len(topics) == 0 {
-		return nil, failf("the request names no topics, and pipeline %s names no inputs", pipe.Name)
+		return nil, failf("the request names no topics, and the target's pipeline names no inputs")
 	}
 	var out []record.TopicPartition
 	logs := map[string]string{} // topic in Kafka → as it was asked for
@@ -255,7 +267,7 @@ func checkLost(r *job.Request, parts []archive.PartitionPlan) error {
 // Replan finds the segments of a stored plan again. The archive never changes, so they are the same as at first; what no longer fits is a
 // *Failure.
 func Replan(ctx context.Context, arch *archive.Archive, r *job.Request, pin *job.Pinned) (*Plan, error) {
-	p := &Plan{Name: r.Name, Target: r.Target, Pipeline: pin.Pipeline, PipelineHash: pin.PipelineHash, Promise: r.Promise, EndMode: r.EndMode,
+	p := &Plan{Name: r.Name, Target: r.Target, Pipeline: pin.Pipeline, PipelineHash: pin.PipelineHash, Kafka: pin.Kafka, Promise: r.Promise, EndMode: r.EndMode,
 		Partitions: make([]archive.PartitionPlan, len(pin.Ranges))}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(planParallel)
@@ -277,7 +289,7 @@ func Replan(ctx context.Context, arch *archive.Archive, r *job.Request, pin *job
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	p.sum()
+	p.Sum()
 	return p, nil
 }
 

@@ -81,7 +81,7 @@ func Start(t testing.TB, a *Archive, rc *Receiver, set manager.Settings) *Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Manager = manager.New(jobstore.New(n.Jobs), r, map[string]*target.Client{"proc": c}, set, zap.NewNop(), m)
+	n.Manager = manager.New(jobstore.New(n.Jobs), r.Archive, map[string]manager.Destination{"proc": r.To(c)}, set, zap.NewNop(), m)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
