@@ -31,6 +31,7 @@ type Producer struct {
 	acked int64         // of sent: reported back, delivered or not
 	err   error         // first delivery error
 	wake  chan struct{} // closed and replaced when acked grows
+	spans *spans        // nil: offsets are not kept
 }
 
 // NewProducer makes a producer; txID "" means without transactions. txTimeout bounds the broker's patience with an open
@@ -87,6 +88,8 @@ func (p *Producer) countReports() {
 			p.acked++
 			if err := e.TopicPartition.Error; err != nil && p.err == nil {
 				p.err = wrap(err, "produce to %s", tpOf(e.TopicPartition))
+			} else if err == nil && p.spans != nil {
+				p.spans.add(e.TopicPartition)
 			}
 			close(p.wake)
 			p.wake = make(chan struct{})

@@ -88,6 +88,9 @@ func (p *Producer) AbortTx(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	p.err = nil
+	if p.spans != nil {
+		p.spans.clear()
+	}
 	p.mu.Unlock()
 	return nil
 }
