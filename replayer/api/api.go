@@ -124,7 +124,7 @@ type Listing struct {
 func (a *API) list(w http.ResponseWriter, r *http.Request) {
 	views, err := a.m.List(r.Context())
 	for _, v := range views {
-		v.Partitions = nil // a listing stays short; GET /replays/{name} has them
+		v.Partitions, v.Gaps = nil, nil // a listing stays short; GET /replays/{name} has them
 	}
 	answer(w, http.StatusOK, Listing{views}, err)
 }

@@ -127,6 +127,8 @@ type Progress struct {
 	// Verified is the first offset that the proof below does not cover yet (a segment's border, or Until).
 	Verified int64 `json:"verified"`
 	Proof    Proof `json:"proof"` // of the archive's records in [From, Verified)
+	// Unreadable are the objects that were passed over, in the order in which they were met.
+	Unreadable []Unreadable `json:"unreadable,omitempty"`
 }
 
 // Outcome is what a finished target reported.

@@ -14,6 +14,9 @@ func (r *Request) CheckProcessor() error {
 	if err := r.restoreOnly(); err != nil {
 		return err
 	}
+	if err := r.contentPromise(); err != nil {
+		return err
+	}
 	if r.Promise != session.Reproduce {
 		return nil
 	}
@@ -61,5 +64,5 @@ func (r *Request) CheckKafka() error {
 	case r.Schemas != session.FromSegment:
 		return fmt.Errorf("schemas %q is for a target of type processor; a restore decodes nothing", r.Schemas)
 	}
-	return nil
+	return r.contentKafka()
 }

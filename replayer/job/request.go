@@ -31,16 +31,17 @@ const OrderPartition = "partition"
 
 // Request is what a job is asked to do.
 type Request struct {
-	Name    string          `json:"name"`             // [a-z0-9-]{1,64}; also the session's name at the target
-	Target  string          `json:"target"`           // a name from the replayer's configuration (targets.<name>.…)
-	Topics  []Topic         `json:"topics,omitempty"` // none: the inputs of the target's pipeline
-	From    Bound           `json:"from"`             // default earliest
-	Until   Bound           `json:"until"`            // default end, as it is when the job is planned
-	Bounds  map[string]Ends `json:"bounds,omitempty"` // "topic/partition" → other ends for that partition
-	Promise session.Promise `json:"promise"`          // default reproduce
-	EndMode session.EndMode `json:"endMode"`          // default hold
-	Order   string          `json:"order"`            // partition (default) or event-time
-	OnLost  string          `json:"onLost"`           // fail (default) or allow
+	Name    string          `json:"name"`              // [a-z0-9-]{1,64}; also the session's name at the target
+	Target  string          `json:"target"`            // a name from the replayer's configuration (targets.<name>.…)
+	Topics  []Topic         `json:"topics,omitempty"`  // none: the inputs of the target's pipeline
+	Exclude []Topic         `json:"exclude,omitempty"` // of these
+	From    Bound           `json:"from"`              // default earliest
+	Until   Bound           `json:"until"`             // default end, as it is when the job is planned
+	Bounds  map[string]Ends `json:"bounds,omitempty"`  // "topic/partition" → other ends for that partition
+	Promise session.Promise `json:"promise"`           // default reproduce
+	EndMode session.EndMode `json:"endMode"`           // default hold
+	Order   string          `json:"order"`             // partition (default) or event-time
+	OnLost  string          `json:"onLost"`            // fail (default) or allow
 	// Schemas is where the target takes writer schemas from: segment (default to reproduce) or registry (default to recompute).
 	Schemas session.SchemaSource `json:"schemas"`
 
@@ -49,48 +50,17 @@ type Request struct {
 	BytesPerSecond   *int64 `json:"bytesPerSecond,omitempty"`   // ≥ 1; none: no limit
 	MaxSkew          *int64 `json:"maxSkew,omitempty"`          // order event-time only: ms of record time, default DefaultMaxSkew
 	RestoreFields
+	// Windows are the event-time windows to compute anew; nil: From and Until say the range.
+	Windows *Windows `json:"windows,omitempty"`
+	Filter  *Filter  `json:"filter,omitempty"` // nil: every record of the range
+	// OnUnreadable is UnreadableSkip, or "" (the default, also written "fail").
+	OnUnreadable string `json:"onUnreadable,omitempty"`
 }
 
 // Ends of one partition; an absent one is the request's.
 type Ends struct {
 	From  *Bound `json:"from,omitempty"`
 	Until *Bound `json:"until,omitempty"`
-}
-
-// Topic chooses a topic, or some of its partitions. In JSON it is the name, or {"name": …, "partitions": […]}.
-type Topic struct {
-	Name       string
-	Partitions []int32 // ascending; none: all that the archive holds
-}
-
-type topicObject struct {
-	Name       string  `json:"name"`
-	Partitions []int32 `json:"partitions"`
-}
-
-// MarshalJSON writes the name alone where it says everything.
-func (t Topic) MarshalJSON() ([]byte, error) {
-	if len(t.Partitions) == 0 {
-		return json.Marshal(t.Name)
-	}
-	return json.Marshal(topicObject(t))
-}
-
-// UnmarshalJSON reads either form.
-func (t *Topic) UnmarshalJSON(data []byte) error {
-	var name string
-	if err := json.Unmarshal(data, &name); err == nil {
-		*t = Topic{Name: name}
-		return nil
-	}
-	var o topicObject
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&o); err != nil {
-		return fmt.Errorf(`topic %s: give a name or {"name": "trips", "partitions": [0, 1]}`, data)
-	}
-	*t = Topic(o)
-	return nil
 }
 
 // EndsOf returns the bounds of one partition.
@@ -110,8 +80,9 @@ func (r *Request) EndsOf(tp record.TopicPartition) (from, until Bound) {
 var (
 	fields = []string{"name", "target", "topics", "from", "until", "bounds", "promise", "endMode", "order", "onLost", "schemas",
 		"speed", "recordsPerSecond", "bytesPerSecond", "maxSkew",
-		"topicMapping", "partitionMapping", "createTopics", "replicationFactor", "ifNotEmpty", "provenanceHeaders"}
-	later = []string{"filter", "windows", "onUnreadable", "exclude", "topicsRegex"}
+		"topicMapping", "partitionMapping", "createTopics", "replicationFactor", "ifNotEmpty", "provenanceHeaders",
+		"exclude", "windows", "filter", "onUnreadable"}
+	later []string
 )
 
 // ParseRequest reads a request, fills in defaults and brings it into its canonical form, so that two requests that ask for the same are
@@ -172,12 +143,14 @@ func checkFields(data []byte) error {
 }
 
 func (r *Request) sort() {
-	for i := range r.Topics {
-		slices.Sort(r.Topics[i].Partitions)
-	}
-	slices.SortFunc(r.Topics, func(a, b Topic) int { return strings.Compare(a.Name, b.Name) })
+	sortTopics(r.Topics)
+	sortTopics(r.Exclude)
+	r.Filter.sort()
 	if len(r.Bounds) == 0 {
 		r.Bounds = nil
+	}
+	if r.OnUnreadable == UnreadableFails {
+		r.OnUnreadable = ""
 	}
 }
 
@@ -186,9 +159,6 @@ var nameShape = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 // ValidName reports whether name can be a job's name; it is an element of object keys and of URLs.
 func ValidName(name string) bool { return nameShape.MatchString(name) }
 
-// topicShape is a topic's name, or that of one of its incarnations; "~1" is the first.
-var topicShape = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}(~[1-9][0-9]{0,8})?$`)
-
 func (r *Request) check() error {
 	if !ValidName(r.Name) {
 		return fmt.Errorf("name %q: give 1 to 64 of a-z, 0-9 and -", r.Name)
@@ -196,18 +166,8 @@ func (r *Request) check() error {
 	if r.Target == "" {
 		return errors.New("target is missing: give the name of one of the configured targets")
 	}
-	for i, t := range r.Topics {
-		if !topicShape.MatchString(t.Name) {
-			return fmt.Errorf("topics: %q is not a topic's name (patterns are not in this version)", t.Name)
-		}
-		if i > 0 && r.Topics[i-1].Name == t.Name {
-			return fmt.Errorf("topics: %q is there twice", t.Name)
-		}
-		for j, p := range t.Partitions {
-			if p < 0 || j > 0 && t.Partitions[j-1] == p {
-				return fmt.Errorf("topics: %s: partition %d is negative or there twice", t.Name, p)
-			}
-		}
+	if err := r.checkSelection(); err != nil {
+		return err
 	}
 	if err := r.checkEnds("", r.From, r.Until); err != nil {
 		return err
@@ -234,7 +194,10 @@ func (r *Request) check() error {
 	if err := r.checkWords(); err != nil {
 		return err
 	}
-	return r.checkPace()
+	if err := r.checkPace(); err != nil {
+		return err
+	}
+	return r.checkContent()
 }
 
 func (r *Request) checkEnds(where string, from, until Bound) error {

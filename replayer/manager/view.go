@@ -24,6 +24,7 @@ type View struct {
 	Request    job.Request     `json:"request"`
 	Totals     Totals          `json:"totals"`
 	Partitions []PartitionView `json:"partitions,omitempty"` // by topic, partition; after planning
+	Gaps       []GapView       `json:"gaps,omitempty"`       // objects that could not be read and were passed over, as the request allowed
 	Target     *TargetView     `json:"target,omitempty"`     // after the target has finished
 	CreatedAt  time.Time       `json:"createdAt"`
 	StartedAt  *time.Time      `json:"startedAt,omitempty"`
@@ -108,6 +109,9 @@ func view(e *jobstore.Entry, live []job.Progress) *View {
 					pv.Delivered = &proof
 				}
 			}
+		}
+		for _, u := range p.Unreadable {
+			v.Gaps = append(v.Gaps, GapView{TopicPartition: r.TopicPartition, Class: ClassUnreadable, Unreadable: u})
 		}
 		v.Partitions = append(v.Partitions, pv)
 		v.Totals.add(&pv)

@@ -60,7 +60,7 @@ func readDecisions(ctx context.Context, st store.Store, p *archive.PartitionPlan
 	var out []json.RawMessage
 	total := 0
 	for i, ps := range p.Segments {
-		l, err := load(ctx, st, &rng, i, ps)
+		l, err := load(ctx, st, &rng, nil, i, ps)
 		if err != nil {
 			return nil, err
 		}

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 
-	"tapedeck.dev/tapedeck/replayer/job"
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/record"
-	"tapedeck.dev/tapedeck/shared/segment"
 )
 
 // member is what the replayer reads of a decision: which partitions the live run had, and where it began. docs/processor.md describes
@@ -25,7 +23,7 @@ type member struct {
 
 // addMembers adds an empty range for each partition that the live run read and that has no archive at all, because nothing was ever
 // written to it. Only topics that were asked for as a whole are completed.
-func (p *Plan) addMembers(ctx context.Context, arch *archive.Archive, r *job.Request) error {
+func (p *Plan) addMembers(ctx context.Context, arch *archive.Archive, partial map[string]bool) error {
 	values, err := readDecisions(ctx, arch.Store(), p.Decisions)
 	if err != nil {
 		return err
@@ -50,10 +48,9 @@ func (p *Plan) addMembers(ctx context.Context, arch *archive.Archive, r *job.Req
 		delete(began, p.Partitions[i].TopicPartition)
 		sibling[p.Partitions[i].Topic] = &p.Partitions[i]
 	}
-	for _, t := range r.Topics {
-		if len(t.Partitions) > 0 {
-			base, _ := segment.SplitTopic(t.Name)
-			delete(sibling, base)
+	for topic, some := range partial {
+		if some {
+			delete(sibling, topic)
 		}
 	}
 	var added []archive.PartitionPlan

@@ -69,7 +69,10 @@ func (p *Plan) Pin() *job.Pinned {
 // MakePlan plans a request from the archive and from what the target's pipeline reads. A *Failure says what is not there; other errors are
 // those of the store, and may pass.
 func MakePlan(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *session.Pipeline) (*Plan, error) {
-	parts, err := PlanParts(ctx, arch, r, pipe.Inputs)
+	if r.Windows != nil {
+		return nil, failf("windows are not in this version")
+	}
+	parts, partial, err := planParts(ctx, arch, r, pipe.Inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +81,7 @@ func MakePlan(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *
 		return nil, err
 	}
 	if r.Promise == session.Reproduce {
-		if err := p.addMembers(ctx, arch, r); err != nil {
+		if err := p.addMembers(ctx, arch, partial); err != nil {
 			return nil, err
 		}
 	}
@@ -89,10 +92,17 @@ func MakePlan(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *
 // PlanParts plans the partitions of a request, by topic and partition, whatever the target: those of the request's topics, or of inputs where it names
 // none. Errors as of MakePlan.
 func PlanParts(ctx context.Context, arch *archive.Archive, r *job.Request, inputs []string) ([]archive.PartitionPlan, error) {
-	tps, err := choose(ctx, arch, r, inputs)
+	parts, _, err := planParts(ctx, arch, r, inputs)
+	return parts, err
+}
+
+// planParts tells besides of which topics not every partition was asked for.
+func planParts(ctx context.Context, arch *archive.Archive, r *job.Request, inputs []string) ([]archive.PartitionPlan, map[string]bool, error) {
+	chosen, err := choose(ctx, arch, r, inputs)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	tps := chosen.tps
 	parts := make([]archive.PartitionPlan, len(tps))
 	empty := make([]error, len(tps))
 	g, gctx := errgroup.WithContext(ctx)
@@ -114,15 +124,15 @@ func PlanParts(ctx context.Context, arch *archive.Archive, r *job.Request, input
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !slices.Contains(empty, nil) {
-		return nil, failf("there is nothing to replay: no partition has a record in the window; the first of %d: %w", len(empty), empty[0])
+		return nil, nil, failf("there is nothing to replay: no partition has a record in the window; the first of %d: %w", len(empty), empty[0])
 	}
 	if err := checkLost(r, parts); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return parts, nil
+	return parts, chosen.partial, nil
 }
 
 func wrapDefinite(err error) error {
@@ -130,60 +140,6 @@ func wrapDefinite(err error) error {
 		return &Failure{err}
 	}
 	return err
-}
-
-// choose finds the partitions of a request.
-func choose(ctx context.Context, arch *archive.Archive, r *job.Request, inputs []string) ([]record.TopicPartition, error) {
-	topics := r.Topics
-	if len(topics) == 0 {
-		for _, name := range inputs {
-			topics = append(topics, job.Topic{Name: name})
-		}
-	}
-	if len(topics) == 0 {
-		return nil, failf("the request names no topics, and the target's pipeline names no inputs")
-	}
-	var out []record.TopicPartition
-	logs := map[string]string{} // topic in Kafka → as it was asked for
-	for _, t := range topics {
-		chain, err := chainOf(ctx, arch, t.Name)
-		if err != nil {
-			return nil, err
-		}
-		base, _ := segment.SplitTopic(chain)
-		if other, twice := logs[base]; twice {
-			return nil, failf("topics: %s and %s are two logs of one topic, and one replay takes one of them", other, t.Name)
-		}
-		logs[base] = t.Name
-		t.Name = chain
-		have, err := arch.List(ctx, t.Name)
-		if err != nil {
-			return nil, wrapDefinite(err)
-		}
-		if len(have) == 0 {
-			return nil, missingTopic(ctx, arch, t.Name)
-		}
-		if len(t.Partitions) == 0 {
-			out = append(out, have...)
-			continue
-		}
-		for _, n := range t.Partitions {
-			tp := record.TopicPartition{Topic: t.Name, Partition: n}
-			if !slices.Contains(have, tp) {
-				return nil, failf("the archive holds no partition %d of topic %s (it holds %d partitions of it)", n, t.Name, len(have))
-			}
-			out = append(out, tp)
-		}
-	}
-	slices.SortFunc(out, byTP)
-	for key := range r.Bounds {
-		if !slices.ContainsFunc(out, func(tp record.TopicPartition) bool {
-			return fmt.Sprintf("%s/%d", inKafka(tp).Topic, tp.Partition) == key
-		}) {
-			return nil, failf("bounds name %s, which is not among the partitions to replay", key)
-		}
-	}
-	return out, nil
 }
 
 // chainOf returns the name of the chains that a request's topic means. A topic that was created again is archived as several logs, and which one is
@@ -236,17 +192,13 @@ func missingTopic(ctx context.Context, arch *archive.Archive, topic string) erro
 			names = append(names, tp.Topic)
 		}
 	}
-	more := ""
-	if len(names) > 10 {
-		more = fmt.Sprintf(" and %d more", len(names)-10)
-		names = names[:10]
-	}
-	return failf("the archive has no topic %s: %s holds %s%s", topic, where, strings.Join(names, ", "), more)
+	return failf("the archive has no topic %s: %s holds %s", topic, where, shortList(names))
 }
 
 func planPartition(ctx context.Context, arch *archive.Archive, r *job.Request, tp record.TopicPartition, allowEmpty bool) (*archive.PartitionPlan, error) {
 	from, until := r.EndsOf(inKafka(tp))
-	return arch.Plan(ctx, archive.Request{TP: tp, From: archive.Bound(from), Until: archive.Bound(until), AllowEmpty: allowEmpty})
+	return arch.Plan(ctx, archive.Request{TP: tp, From: archive.Bound(from), Until: archive.Bound(until), AllowEmpty: allowEmpty,
+		PassUnreadable: r.OnUnreadable == job.UnreadableSkip})
 }
 
 func checkLost(r *job.Request, parts []archive.PartitionPlan) error {
@@ -273,7 +225,7 @@ func Replan(ctx context.Context, arch *archive.Archive, r *job.Request, pin *job
 	g.SetLimit(planParallel)
 	for i := range pin.Ranges {
 		g.Go(func() error {
-			pp, err := replanRange(gctx, arch, &pin.Ranges[i])
+			pp, err := replanRange(gctx, arch, r, &pin.Ranges[i])
 			if err == nil {
 				p.Partitions[i] = *pp
 			}
@@ -282,7 +234,7 @@ func Replan(ctx context.Context, arch *archive.Archive, r *job.Request, pin *job
 	}
 	if pin.Decisions != nil {
 		g.Go(func() (err error) {
-			p.Decisions, err = replanRange(gctx, arch, pin.Decisions)
+			p.Decisions, err = replanRange(gctx, arch, r, pin.Decisions)
 			return err
 		})
 	}
@@ -293,14 +245,15 @@ func Replan(ctx context.Context, arch *archive.Archive, r *job.Request, pin *job
 	return p, nil
 }
 
-func replanRange(ctx context.Context, arch *archive.Archive, rng *job.Range) (*archive.PartitionPlan, error) {
+func replanRange(ctx context.Context, arch *archive.Archive, r *job.Request, rng *job.Range) (*archive.PartitionPlan, error) {
 	pp := &archive.PartitionPlan{TopicPartition: rng.TopicPartition, Incarnation: rng.Incarnation, TopicID: rng.TopicID, ClusterID: rng.ClusterID, Isolation: rng.Isolation,
 		From: rng.From, Until: rng.Until, Gaps: rng.Gaps}
 	if rng.From < rng.Until {
 		chain := record.TopicPartition{Topic: segment.Incarnation(rng.Topic, rng.Incarnation), Partition: rng.Partition}
 		now, err := arch.Plan(ctx, archive.Request{TP: chain,
 			From:  archive.Bound{Kind: archive.AtOffset, Value: rng.From},
-			Until: archive.Bound{Kind: archive.AtOffset, Value: rng.Until}, AllowEmpty: true})
+			Until: archive.Bound{Kind: archive.AtOffset, Value: rng.Until}, AllowEmpty: true,
+			PassUnreadable: r.OnUnreadable == job.UnreadableSkip})
 		if err != nil {
 			return nil, wrapDefinite(fmt.Errorf("find the segments of the stored plan: %w", err))
 		}

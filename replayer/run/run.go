@@ -101,11 +101,12 @@ type Run struct {
 	log   *zap.Logger
 
 	lacking lacking
+	keep    *job.Keeper // nil: every record of the ranges
 }
 
 // NewRun prepares an execution of j, which has been planned as plan, under j's epoch.
 func (r *Runner) NewRun(j *job.Job, plan *Plan, dest *target.Client) *Run {
-	return &Run{r: r, dest: dest, job: j, plan: plan, lacking: lacking{finder: r.Archive.NewSchemaFinder(nil), topicsDir: r.Archive.TopicsDir()},
+	return &Run{r: r, dest: dest, job: j, plan: plan, keep: j.Request.Filter.Keeper(), lacking: lacking{finder: r.Archive.NewSchemaFinder(nil), topicsDir: r.Archive.TopicsDir()},
 		track: newTracker(plan, j.Progress, r.Settings.Parallel, r.Settings.Backoff, r.Settings.RetryTimeout),
 		log:   r.Log.With(zap.String("job", j.Request.Name), zap.Int64("epoch", j.Epoch))}
 }

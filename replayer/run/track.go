@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ type part struct {
 	expected int64 // the target's next wanted offset
 	verified int   // segments [0, verified) are in proof
 	proof    job.Proof
+	gaps     []job.Unreadable // objects passed over
 
 	load    int       // index of the next segment to load
 	gen     int       // rises when load is moved: what an older load brings is not sent
@@ -101,6 +103,7 @@ func newTracker(plan *Plan, stored []job.Progress, ahead int, backoff Backoff, t
 		if p.border(v) != s.Verified {
 			continue
 		}
+		p.gaps = s.Unreadable
 		p.verified, p.proof, p.expected = v, s.Proof, min(max(s.Expected, p.rng.From), p.rng.Until)
 	}
 	for _, p := range t.parts {
@@ -182,6 +185,7 @@ func (t *tracker) finishedLoad(p *part, gen int, l *loaded) error {
 	defer t.mu.Unlock()
 	defer t.wake.Broadcast()
 	p.loading = false
+	p.keepGap(l.gap)
 	if l.index == p.verified { // each segment counts once, however often it is sent
 		if err := p.proof.Join(l.proof); err != nil {
 			return fmt.Errorf("proof of %s: %w", p.rng.TopicPartition, err)
@@ -364,7 +368,7 @@ func (t *tracker) snapshot() []job.Progress {
 	out := make([]job.Progress, len(t.parts))
 	for i, p := range t.parts {
 		s := job.Progress{TopicPartition: p.rng.TopicPartition, Expected: p.expected, Verified: p.border(p.verified), Proof: p.proof,
-			Segments: p.at(p.expected)}
+			Segments: p.at(p.expected), Unreadable: slices.Clone(p.gaps)}
 		s.Bytes = p.bytes[s.Segments]
 		out[i] = s
 	}

@@ -18,11 +18,7 @@ func (x *Run) loader(ctx context.Context) error {
 			return x.track.failure()
 		}
 		l, err := retry(ctx, x.r, "load", func(ctx context.Context) (*loaded, error) {
-			l, err := load(ctx, x.r.Archive.Store(), &p.rng, index, p.segs[index])
-			if err != nil {
-				return nil, err
-			}
-			return l, x.lacking.complete(ctx, p.segs[index].Key, l)
+			return x.loadOrPass(ctx, p, index)
 		})
 		if err == nil {
 			x.r.Metrics.Records.Add(float64(l.proof.Count))

@@ -43,7 +43,7 @@ func (a *Archive) inspect(ctx context.Context, tp record.TopicPartition) (*Parti
 	}
 	all := &window{until: m.next(), fromTS: noMin, untilTS: noMax}
 	segs := all.plan(m, 0, m.next(), a.key).Segments
-	skips, err := a.skips(ctx, tp, segs)
+	skips, err := a.skips(ctx, tp, segs, false)
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,9 @@ type Request struct {
 	// offsets; no segments, From = Until, where no segment can hold a record of a time, or the range has no offsets. A
 	// consumer of several partitions may have to be told that one of them brings nothing.
 	AllowEmpty bool
+	// PassUnreadable plans over segments whose header is gone or damaged: what they skip stays unknown, and is in no gap of the plan. The newest
+	// segment and the index must be readable all the same: they tell which segments there are.
+	PassUnreadable bool
 }
 
 // PlannedSegment is one object to read.
@@ -55,6 +58,9 @@ type PlannedSegment struct {
 	// Outside: none of its records can lie inside the plan's timestamps. It is part of the range, for a receiver that wants
 	// every offset in order; one that filters record by record may pass it over unread.
 	Outside bool `json:"outside,omitempty"`
+	// MinTimestamp and MaxTimestamp are of the whole object's records, ms; 0 where there are none.
+	MinTimestamp int64 `json:"minTimestamp"`
+	MaxTimestamp int64 `json:"maxTimestamp"`
 }
 
 // PartitionPlan is what a replay of one partition reads. Offsets [From, Until); with a timestamp bound the filter is record by record:
@@ -103,7 +109,7 @@ func (a *Archive) plan(ctx context.Context, r Request) (*PartitionPlan, error) {
 		return nil, err
 	}
 	if r.From.Kind == Earliest {
-		if w.from, err = a.first(ctx, m); err != nil {
+		if w.from, err = a.first(ctx, m, r.PassUnreadable); err != nil {
 			return nil, err
 		}
 	}
@@ -118,7 +124,7 @@ func (a *Archive) plan(ctx context.Context, r Request) (*PartitionPlan, error) {
 		return nil, fmt.Errorf("%w: no record of %s", ErrEmptyRange, w)
 	}
 	if !ok && r.From.Kind == AtTimestamp {
-		if from, err = a.first(ctx, m); err != nil {
+		if from, err = a.first(ctx, m, r.PassUnreadable); err != nil {
 			return nil, err
 		}
 	}
@@ -131,7 +137,7 @@ func (a *Archive) plan(ctx context.Context, r Request) (*PartitionPlan, error) {
 		return nil, err
 	}
 	p := w.plan(m, from, until, a.key)
-	skips, err := a.skips(ctx, r.TP, p.Segments)
+	skips, err := a.skips(ctx, r.TP, p.Segments, r.PassUnreadable)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +151,7 @@ func (a *Archive) plan(ctx context.Context, r Request) (*PartitionPlan, error) {
 
 // first returns the first offset after the leading lost or not-archived range of the chain, which ends in the first
 // segment, or in a later one where segments without records begin the chain.
-func (a *Archive) first(ctx context.Context, m *chainMap) (int64, error) {
+func (a *Archive) first(ctx context.Context, m *chainMap, pass bool) (int64, error) {
 	at := int64(0)
 	for i := range m.stretches {
 		if err := a.load(ctx, m, []int{i}); err != nil {
@@ -154,7 +160,7 @@ func (a *Archive) first(ctx context.Context, m *chainMap) (int64, error) {
 		s := &m.stretches[i]
 		for j, row := range s.rows {
 			next := rowNext(s.rows, j, s.next)
-			skips, err := a.skips(ctx, m.tp, []PlannedSegment{{Start: row.Start, Next: next, Count: row.Count}})
+			skips, err := a.skips(ctx, m.tp, []PlannedSegment{{Start: row.Start, Next: next, Count: row.Count}}, pass)
 			if err != nil {
 				return 0, err
 			}
@@ -329,7 +335,7 @@ func (w *window) plan(m *chainMap, from, until int64, key func(record.TopicParti
 			next := rowNext(s.rows, j, s.next)
 			if r.Start < until && next > from {
 				p.Segments = append(p.Segments, PlannedSegment{Key: key(m.tp, r.Start), Start: r.Start, Next: next,
-					Count: r.Count, Bytes: r.Bytes, Outside: !w.row(r, next)})
+					Count: r.Count, Bytes: r.Bytes, Outside: !w.row(r, next), MinTimestamp: r.MinTimestamp, MaxTimestamp: r.MaxTimestamp})
 			}
 		}
 	}

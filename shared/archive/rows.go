@@ -158,8 +158,8 @@ func missing(tp record.TopicPartition, from, to int64) error {
 }
 
 // skips reads the skipped ranges of the given segments, in order: the headers of those that hold fewer records than
-// offsets, and no other.
-func (a *Archive) skips(ctx context.Context, tp record.TopicPartition, segs []PlannedSegment) ([]segment.Skip, error) {
+// offsets, and no other. With pass, those of segments that are gone or damaged are left out.
+func (a *Archive) skips(ctx context.Context, tp record.TopicPartition, segs []PlannedSegment, pass bool) ([]segment.Skip, error) {
 	of := make([][]segment.Skip, len(segs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
@@ -169,6 +169,9 @@ func (a *Archive) skips(ctx context.Context, tp record.TopicPartition, segs []Pl
 		}
 		g.Go(func() error {
 			t, err := a.readHeader(ctx, tp, s.Start)
+			if pass && unreadable(err) {
+				return nil
+			}
 			if errors.Is(err, store.ErrNotFound) {
 				return missing(tp, s.Start, s.Next)
 			}
@@ -183,4 +186,10 @@ func (a *Archive) skips(ctx context.Context, tp record.TopicPartition, segs []Pl
 		return nil, err
 	}
 	return slices.Concat(of...), nil
+}
+
+// unreadable reports whether an object itself is why it could not be read, and not the store.
+func unreadable(err error) bool {
+	var corrupt *segment.CorruptError
+	return errors.As(err, &corrupt) || errors.Is(err, store.ErrCold) || errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrNoBucket)
 }

@@ -31,6 +31,8 @@ var (
 	// ErrInvalid: the request itself is refused by this store or its settings (400, 411, 501, checksum refused); repeating
 	// it is of no use.
 	ErrInvalid = errors.New("request refused")
+	// ErrCold: the object lies in a storage class from which it must be restored before it can be read; joined to ErrInvalid.
+	ErrCold = errors.New("the object must be restored first")
 )
 
 // Object is one row of a listing.

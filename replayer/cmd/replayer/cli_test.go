@@ -102,6 +102,21 @@ func TestExitStatuses(t *testing.T) {
 	g.want(0, "no-topic", "", "list")
 }
 
+// A job that passed over what it could not read has done what was asked, and is a finding all the same.
+func TestGapsExitNonZero(t *testing.T) {
+	g := newRig(t)
+	key := g.a.Keys(record.TopicPartition{Topic: "trips", Partition: 1})[2]
+	g.a.Damage(t, key)
+	file := filepath.Join(t.TempDir(), "r.yaml")
+	if err := os.WriteFile(file, []byte("name: gaps\ntarget: proc\npromise: recompute\nonUnreadable: skip\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.want(1, "gaps COMPLETED", "COMPLETED with gaps: 1 objects could not be read", "start", "-f", file, "--wait")
+	g.want(1, key, "at byte", "wait", "gaps")
+	g.want(1, "unreadable", "nothing was run", "start", "-f", file, "--existing-ok")
+	g.want(0, "unreadable", "", "status", "gaps")
+}
+
 func TestReplayerThatIsNotThere(t *testing.T) {
 	g := &rig{t: t, url: "http://127.0.0.1:1"}
 	g.want(2, "", "no answer from the replayer", "start", "--name", "a", "--target", "p", "--wait")

@@ -125,7 +125,7 @@ func startCommand() *cobra.Command {
 	var wait, existingOK bool
 	cmd := &cobra.Command{
 		Use:   "start",
-		Short: "Start a job (with --wait: exit 0 COMPLETED, 1 FAILED, CANCELLED or ended before, 2 could not run)",
+		Short: "Start a job (with --wait: exit 0 COMPLETED, 1 FAILED, CANCELLED, COMPLETED with gaps or ended before, 2 could not run)",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := r.client()
@@ -165,7 +165,7 @@ func ranBefore(cmd *cobra.Command, r *remote, v *manager.View, why error, existi
 	if err := r.print(cmd.OutOrStdout(), v, func(w io.Writer) error { return viewTable(w, v) }); err != nil {
 		return err
 	}
-	if existingOK && v.State == job.Completed {
+	if existingOK && v.State == job.Completed && len(v.Gaps) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), why)
 		return nil
 	}
@@ -176,7 +176,7 @@ func waitCommand() *cobra.Command {
 	var r remote
 	cmd := &cobra.Command{
 		Use:   "wait NAME",
-		Short: "Wait until a job has ended (exit 0 COMPLETED, 1 FAILED or CANCELLED, 2 could not run)",
+		Short: "Wait until a job has ended (exit 0 COMPLETED, 1 FAILED, CANCELLED or COMPLETED with gaps, 2 could not run)",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := r.client()

@@ -109,6 +109,9 @@ func viewTable(w io.Writer, v *manager.View) error {
 			return err
 		}
 	}
+	if err := gapsTable(w, v); err != nil {
+		return err
+	}
 	if t := v.Target; t != nil {
 		fmt.Fprintf(w, "emitted %d, late %d, future %d, poison %d\n", t.Emitted, t.Late, t.Future, t.Poison)
 		if v.Request.Promise == session.Reproduce && !t.DecisionsCompared {

@@ -36,7 +36,7 @@ func waitFor(cmd *cobra.Command, r *remote, c *client.Client, name string) error
 		return err
 	}
 	if v.State == job.Completed {
-		return nil
+		return gapsLeft(v)
 	}
 	why := fmt.Errorf("job %s is %s", name, v.State)
 	if v.Error != "" {

@@ -139,7 +139,7 @@ func (s *Store) readError(ctx context.Context, op, key string, err error) error 
 	case a.code == "NoSuchBucket":
 		return fail(noBucket{store.ErrNotFound}, fmt.Sprintf("bucket %s does not exist (%s)", s.o.Bucket, a))
 	case a.code == "InvalidObjectState":
-		return fail(store.ErrInvalid, a.String()+"; the object was moved to a storage class from which it must be restored first: "+
+		return fail(cold{store.ErrInvalid}, a.String()+"; the object was moved to a storage class from which it must be restored first: "+
 			"restore it, and exclude this prefix from the rule that moved it")
 	case strings.HasPrefix(a.code, "KMS."):
 		return fail(store.ErrNotAllowed, a.String()+"; check the KMS key that the object was encrypted with")
@@ -167,6 +167,11 @@ func (s *Store) readError(ctx context.Context, op, key string, err error) error 
 type noBucket struct{ error }
 
 func (e noBucket) Unwrap() []error { return []error{e.error, store.ErrNoBucket} }
+
+// cold is the class of a read of an object that must be restored first; it reads as the class it is joined to.
+type cold struct{ error }
+
+func (e cold) Unwrap() []error { return []error{e.error, store.ErrCold} }
 
 // noCredentials is the failure to find or renew credentials: nothing was sent.
 func (s *Store) noCredentials(ctx context.Context, op, key string, err error) error {
