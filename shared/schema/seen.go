@@ -31,15 +31,9 @@ func (s *Seen) add(place int, r *record.Record, b []byte, header string) {
 	if b == nil {
 		return
 	}
-	for i := len(r.Headers) - 1; i >= 0; i-- {
-		if r.Headers[i].Key != header {
-			continue
-		}
-		if ref, ok := HeaderRef(r.Headers[i].Value); ok {
-			s.note(ref)
-			return
-		}
-		break
+	if _, ref, ok := headerOf(r, header); ok {
+		s.note(ref)
+		return
 	}
 	id, _, ok := WireID(b)
 	if !ok {

@@ -5,6 +5,10 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math"
+	"slices"
+	"strconv"
+
+	"tapedeck.dev/tapedeck/shared/record"
 )
 
 // wireBytes is the length of the wire format's prefix: magic byte and id.
@@ -90,4 +94,59 @@ func GlueFrame(b []byte) (version string, ok bool) {
 		return "", false
 	}
 	return formatGUID(b[2 : 2+guidBytes]), true
+}
+
+// Rewrite replaces the ids that r's key and value name, by the rules of Seen.Add: in the header that names it (in the form that it has there), or else in
+// the prefix. to tells what an id becomes; ok false: it stays. r's own bytes are not touched, it gets copies. It reports whether anything changed.
+func Rewrite(r *record.Record, to func(id int) (int, bool)) bool {
+	changed := false
+	for _, d := range []struct {
+		bytes  *[]byte
+		header string
+	}{{&r.Key, KeyHeader}, {&r.Value, ValueHeader}} {
+		if *d.bytes == nil {
+			continue
+		}
+		if at, ref, ok := headerOf(r, d.header); ok {
+			if id, ok := to(ref.ID); ok && ref.GUID == "" && id != ref.ID {
+				r.Headers = slices.Clone(r.Headers)
+				r.Headers[at].Value = headerWith(r.Headers[at].Value, id)
+				changed = true
+			}
+			continue
+		}
+		old, payload, ok := WireID(*d.bytes)
+		if !ok {
+			continue
+		}
+		if id, ok := to(old); ok && id != old {
+			*d.bytes = append(AppendWire(make([]byte, 0, wireBytes+len(payload)), id), payload...)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// headerOf finds what the last header of a name says, where it can be read.
+func headerOf(r *record.Record, name string) (at int, ref Ref, ok bool) {
+	for i := len(r.Headers) - 1; i >= 0; i-- {
+		if r.Headers[i].Key == name {
+			ref, ok := HeaderRef(r.Headers[i].Value)
+			return i, ref, ok
+		}
+	}
+	return -1, Ref{}, false
+}
+
+// headerWith writes id in the form of old, which HeaderRef can read.
+func headerWith(old []byte, id int) []byte {
+	switch _, text := decimalID(old); {
+	case text:
+		return strconv.AppendInt(nil, int64(id), 10)
+	case len(old) == wireBytes:
+		return AppendWire(nil, id)
+	case len(old) == 4:
+		return binary.BigEndian.AppendUint32(nil, uint32(id))
+	}
+	return binary.BigEndian.AppendUint64(nil, uint64(id))
 }
