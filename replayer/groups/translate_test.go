@@ -2,17 +2,24 @@ package groups
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"tapedeck.dev/tapedeck/replayer/offsetmap"
 )
 
+type run = offsetmap.Run
+
+func newMap(runs []run, from, end int64) *Map { return NewMap(offsetmap.New(runs), from, end) }
+
 func TestTranslate(t *testing.T) {
-	one := NewMap([]Run{{100, 0, 10}, {120, 10, 5}, {125, 20, 5}}, 90, 25)
+	one := newMap([]run{{100, 0, 10}, {120, 10, 5}, {125, 20, 5}}, 90, 25)
 	// [0,100) first, then [100,200): a marker took offset 100.
-	two := NewMap([]Run{{0, 0, 100}, {100, 101, 100}}, 0, 201)
+	two := newMap([]run{{0, 0, 100}, {100, 101, 100}}, 0, 201)
 	// The second job restored again what the first one had, and more.
-	again := NewMap([]Run{{0, 0, 60}, {0, 61, 100}}, 0, 161)
-	backwards := NewMap([]Run{{100, 0, 100}, {0, 101, 100}}, 0, 201)
-	none := NewMap(nil, 0, 7)
+	again := newMap([]run{{0, 0, 60}, {0, 61, 100}}, 0, 161)
+	backwards := newMap([]run{{100, 0, 100}, {0, 101, 100}}, 0, 201)
+	none := newMap(nil, 0, 7)
 	for _, c := range []struct {
 		name string
 		m    *Map
@@ -51,17 +58,17 @@ func TestTranslate(t *testing.T) {
 // log is a target topic record by record: at[i] is the old offset of the record with the new offset i, −1 for a marker.
 type log []int64
 
-func (l log) runs() []Run {
-	var out []Run
+func (l log) runs() []run {
+	var out []run
 	for at, old := range l {
 		if old < 0 {
 			continue
 		}
-		if n := len(out); n > 0 && out[n-1].Old+out[n-1].Length == old && out[n-1].New+out[n-1].Length == int64(at) {
-			out[n-1].Length++
+		if n := len(out); n > 0 && out[n-1].Old+out[n-1].Len == old && out[n-1].New+out[n-1].Len == int64(at) {
+			out[n-1].Len++
 			continue
 		}
-		out = append(out, Run{old, int64(at), 1})
+		out = append(out, run{old, int64(at), 1})
 	}
 	return out
 }
@@ -87,10 +94,10 @@ func TestTranslateIsTheNextRecord(t *testing.T) {
 		runs := l.runs()
 		end := int64(0)
 		for _, x := range runs {
-			end = max(end, x.New+x.Length)
+			end = max(end, x.New+x.Len)
 		}
 		r.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
-		m := NewMap(runs, from, end)
+		m := newMap(runs, from, end)
 		for p := int64(0); p < old+3; p++ {
 			got, _ := m.At(p)
 			var want, reads []int64
@@ -104,7 +111,7 @@ func TestTranslateIsTheNextRecord(t *testing.T) {
 					reads = append(reads, o)
 				}
 			}
-			if !equal(want, reads) {
+			if !slices.Equal(want, reads) {
 				t.Fatalf("log %v: a group at %d is put at %d and reads %v, not %v", l, p, got, reads, want)
 			}
 			if len(want) > 0 && l[got] < 0 {
@@ -136,7 +143,7 @@ func TestTranslateLosesNothing(t *testing.T) {
 				newestAt[o] = int64(at)
 			}
 		}
-		m := NewMap(l.runs(), 0, end)
+		m := newMap(l.runs(), 0, end)
 		for p := int64(0); p < 50; p++ {
 			want := end
 			for o, at := range newestAt {
@@ -149,16 +156,4 @@ func TestTranslateLosesNothing(t *testing.T) {
 			}
 		}
 	}
-}
-
-func equal(a, b []int64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"tapedeck.dev/tapedeck/shared/segment"
@@ -260,12 +261,20 @@ func (r *Registry) RegisterDraft(ctx context.Context, subject string, d Draft) (
 }
 
 // Import registers d under id as a version of subject, 0 for the next one. The subject must be in the mode IMPORT. What comes back is the id that the
-// registry has given it: a registry without that mode may pass id over in silence.
+// registry has given it: a registry without that mode may pass id over in silence. ErrNoImport where it says so.
 func (r *Registry) Import(ctx context.Context, subject string, d Draft, id, version int) (given int, err error) {
 	w := wireOf(d)
 	w.ID, w.Version = id, version
-	return r.post(ctx, subject, w)
+	given, err = r.post(ctx, subject, w)
+	var a *answer
+	if errors.As(err, &a) && unknownField.MatchString(a.Message) {
+		return 0, fmt.Errorf("%w: %w", ErrNoImport, err)
+	}
+	return given, err
 }
+
+// unknownField is how registries without an import mode speak of a body's id.
+var unknownField = regexp.MustCompile(`(?i)(unknown|unrecognized) (field|property)`)
 
 func (r *Registry) post(ctx context.Context, subject string, w wireSchema) (int, error) {
 	var got struct {
