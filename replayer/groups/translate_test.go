@@ -8,9 +8,15 @@ import (
 	"tapedeck.dev/tapedeck/replayer/offsetmap"
 )
 
-type run = offsetmap.Run
+type run struct{ old, at, n int64 }
 
-func newMap(runs []run, from, end int64) *Map { return NewMap(offsetmap.New(runs), from, end) }
+func newMap(runs []run, from, end int64) *Map {
+	var all []offsetmap.Run
+	for _, r := range runs {
+		all = append(all, offsetmap.Run{Old: r.old, New: r.at, Len: r.n})
+	}
+	return NewMap(offsetmap.New(all), from, end)
+}
 
 func TestTranslate(t *testing.T) {
 	one := newMap([]run{{100, 0, 10}, {120, 10, 5}, {125, 20, 5}}, 90, 25)
@@ -64,8 +70,8 @@ func (l log) runs() []run {
 		if old < 0 {
 			continue
 		}
-		if n := len(out); n > 0 && out[n-1].Old+out[n-1].Len == old && out[n-1].New+out[n-1].Len == int64(at) {
-			out[n-1].Len++
+		if n := len(out); n > 0 && out[n-1].old+out[n-1].n == old && out[n-1].at+out[n-1].n == int64(at) {
+			out[n-1].n++
 			continue
 		}
 		out = append(out, run{old, int64(at), 1})
@@ -94,7 +100,7 @@ func TestTranslateIsTheNextRecord(t *testing.T) {
 		runs := l.runs()
 		end := int64(0)
 		for _, x := range runs {
-			end = max(end, x.New+x.Len)
+			end = max(end, x.at+x.n)
 		}
 		r.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
 		m := newMap(runs, from, end)
