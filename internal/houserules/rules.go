@@ -56,6 +56,8 @@ var wrapRules = []wraps{
 	{"github.com/aws/aws-sdk-go-v2", []string{"shared/store/s3", "shared/devstack"}},
 	{"github.com/twmb/franz-go", []string{"shared/devstack"}},
 	{"github.com/versity/versitygw", []string{"shared/devstack"}},
+	{"github.com/getkin/kin-openapi", []string{"replayer/internal/apicheck"}},
+	{module + "replayer/internal/apicheck", nil}, // tests alone
 	{module + "shared/devstack", []string{"shared/devstack", "shared/e2e"}},
 	{module + "shared/e2e", []string{"shared/e2e"}},
 }

@@ -49,6 +49,8 @@ func TestCheckCatches(t *testing.T) {
 		{"aws sdk elsewhere", "shared/archive", "github.com/aws/aws-sdk-go-v2/service/s3", "stays in"},
 		{"srclient elsewhere", "processor/live", "github.com/riferrei/srclient", "stays in"},
 		{"engine takes a context", "processor/engine", "context", "no clock"},
+		{"openapi elsewhere", "replayer/api", "github.com/getkin/kin-openapi/openapi3", "stays in"},
+		{"product imports a checker", "replayer/api", module + "replayer/internal/apicheck", "stays in"},
 		{"product imports devstack", "archiver", module + "shared/devstack", "may import only|stays in"},
 	} {
 		got := strings.Join(Check([]Package{{ImportPath: module + c.pkg, Imports: []string{c.imp}}}), "\n")

@@ -17,6 +17,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"tapedeck.dev/tapedeck/replayer/api"
+	"tapedeck.dev/tapedeck/replayer/internal/apicheck"
 	"tapedeck.dev/tapedeck/replayer/internal/replaytest"
 	"tapedeck.dev/tapedeck/replayer/job"
 	"tapedeck.dev/tapedeck/replayer/manager"
@@ -25,6 +26,7 @@ import (
 
 type rig struct {
 	*httptest.Server
+	doc  *apicheck.Doc // every call of a test is held against it
 	t    *testing.T
 	gate atomic.Bool // closed: the receiver is at its limit
 	node *replaytest.Node
@@ -45,7 +47,8 @@ func newRig(t *testing.T) *rig {
 	g.node = replaytest.Start(t, a, g.rc, manager.Settings{ID: "a", Lease: time.Hour, Scan: 10 * time.Millisecond})
 	mux := http.NewServeMux()
 	api.New(g.node.Manager).Register(mux)
-	g.Server = httptest.NewServer(mux)
+	g.doc = apicheck.Load(t, api.OpenAPI)
+	g.Server = httptest.NewServer(g.doc.Handler(t, mux))
 	t.Cleanup(g.Close)
 	return g
 }

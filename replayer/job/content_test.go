@@ -43,7 +43,7 @@ func TestContentFieldsAreChecked(t *testing.T) {
 		{`,"windows":{"from":"1970-01-01T00:00:00Z","until":"1970-01-01T01:01:00+01:00","maxLag":0}` + re, ""},
 		{`,"windows":{"from":0,"until":0}` + re, "after from"},
 		{`,"windows":{"from":0}` + re, "both from and until"},
-		{`,"windows":{"from":null,"until":1}` + re, "both from and until"},
+		{`,"windows":{"from":null,"until":1}` + re, "from is null"},
 		{`,"windows":{"from":"14:00","until":1}` + re, "give ms since 1970"},
 		{`,"windows":{"from":"1970-01-01T00:00:00.0001Z","until":1}` + re, "between two milliseconds"},
 		{`,"windows":{"from":0,"until":1,"maxLag":-1}` + re, "maxLag"},

@@ -95,7 +95,7 @@ func (h *HeaderFilter) UnmarshalJSON(data []byte) error {
 		Key   *string         `json:"key"`
 		Value json.RawMessage `json:"value"`
 	}
-	if err := strict(data, &o, "key", "value"); err != nil || o.Key == nil {
+	if err := strict(data, &o, "key", "value?"); err != nil || o.Key == nil {
 		return fmt.Errorf(`header %.200s: give {"key": "region", "value": "eu"}, or the key alone where any value will do`, data)
 	}
 	*h = HeaderFilter{Key: *o.Key, Any: o.Value == nil}

@@ -129,6 +129,10 @@ func checkFields(data []byte) error {
 	for _, name := range names {
 		// encoding/json would take "Name" for "name"; one spelling keeps requests comparable.
 		if slices.Contains(fields, name) {
+			// Neither says what to do, and both would be taken for the default.
+			if raw := string(top[name]); raw == "null" || raw == `""` {
+				return fmt.Errorf("%s is %s; give a value, or leave it out", name, raw)
+			}
 			continue
 		}
 		if slices.Contains(later, name) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tapedeck.dev/tapedeck/replayer/api"
+	"tapedeck.dev/tapedeck/replayer/internal/apicheck"
 	"tapedeck.dev/tapedeck/replayer/internal/replaytest"
 	"tapedeck.dev/tapedeck/replayer/job"
 	"tapedeck.dev/tapedeck/replayer/manager"
@@ -35,7 +36,7 @@ func newRig(t *testing.T) *rig {
 	n := replaytest.Start(t, a, rc, manager.Settings{ID: "a", Lease: time.Hour, Scan: 10 * time.Millisecond})
 	mux := http.NewServeMux()
 	api.New(n.Manager).Register(mux)
-	srv := httptest.NewServer(mux)
+	srv := httptest.NewServer(apicheck.Load(t, api.OpenAPI).Handler(t, mux)) // whatever the command line calls is in the document
 	t.Cleanup(srv.Close)
 	return &rig{t: t, url: srv.URL, a: a}
 }
