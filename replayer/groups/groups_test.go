@@ -44,9 +44,9 @@ func TestChoose(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for name, want := range map[string]*job.Groups{
-		"group nobody has no positions": {Names: []string{"billing", "nobody"}},
+		"group nobody has no positions":                      {Names: []string{"billing", "nobody"}},
 		`no group of the snapshot of 1000 ms matches "bill"`: {Pattern: "bill"}, // the full name
-		"would both be one": {Pattern: ".*", Mapping: map[string]string{"audit": "one", "billing": "one"}},
+		"would both be one":                                  {Pattern: ".*", Mapping: map[string]string{"audit": "one", "billing": "one"}},
 	} {
 		if _, err := choose(snapshot(), want, logs()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

@@ -11,6 +11,10 @@ type KafkaPlan struct {
 	Topics    []KafkaTopic `json:"topics"`    // of the target, by name
 	Parts     []KafkaPart  `json:"parts"`     // by source topic, partition; one of each Range
 	Warnings  []string     `json:"warnings,omitempty"`
+	// Registry is what becomes of the schemas; nil: not asked for.
+	Registry *RegistryPlan `json:"registry,omitempty"`
+	// Groups are the consumer groups that are restored with the topics; nil: none.
+	Groups *GroupsPlan `json:"groups,omitempty"`
 }
 
 // KafkaTopic is a topic that is restored into.
@@ -39,6 +43,8 @@ type Restored struct {
 	ClusterID string         `json:"clusterId"`
 	Parts     []RestoredPart `json:"parts"` // by source topic, partition
 	Notes     []string       `json:"notes,omitempty"`
+	// Groups are the restored consumer groups, by name.
+	Groups []RestoredGroup `json:"groups,omitempty"`
 }
 
 // RestoredPart is what one partition of the target got.

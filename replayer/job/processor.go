@@ -43,6 +43,7 @@ func (r *Request) restoreOnly() error {
 	given := map[string]bool{
 		"topicMapping": len(r.TopicMapping) > 0, "partitionMapping": len(r.PartitionMapping) > 0, "createTopics": r.CreateTopics,
 		"replicationFactor": r.ReplicationFactor != 0, "ifNotEmpty": r.IfNotEmpty != "", "provenanceHeaders": r.ProvenanceHeaders,
+		"groups": r.Groups != nil, "registry": r.Registry != "",
 	}
 	for _, field := range slices.Sorted(maps.Keys(given)) {
 		if given[field] {

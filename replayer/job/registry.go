@@ -2,6 +2,8 @@ package job
 
 // What a restore does with the target's schema registry.
 const (
+	// RegistryNone leaves it alone. It is the default.
+	RegistryNone = "none"
 	// RegistryRestore registers the schemas that the restored records name: under their own ids where these are free, else under others, which then take the
 	// old ids' place in the records.
 	RegistryRestore = "restore"

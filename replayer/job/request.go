@@ -80,7 +80,7 @@ func (r *Request) EndsOf(tp record.TopicPartition) (from, until Bound) {
 var (
 	fields = []string{"name", "target", "topics", "from", "until", "bounds", "promise", "endMode", "order", "onLost", "schemas",
 		"speed", "recordsPerSecond", "bytesPerSecond", "maxSkew",
-		"topicMapping", "partitionMapping", "createTopics", "replicationFactor", "ifNotEmpty", "provenanceHeaders",
+		"topicMapping", "partitionMapping", "createTopics", "replicationFactor", "ifNotEmpty", "provenanceHeaders", "groups", "registry",
 		"exclude", "windows", "filter", "onUnreadable"}
 	later []string
 )

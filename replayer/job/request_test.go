@@ -100,6 +100,15 @@ func TestParseRequestSaysWhatIsWrong(t *testing.T) {
 		{`{"name":"a","target":"p","topicMapping":{"a":"b/c"}}`, "not a name that a topic can have"},
 		{`{"name":"a","target":"p","partitionMapping":{"a":1}}`, "partitionMapping"},
 		{`{"name":"a","target":"p","partitionMapping":{"a/1":-1}}`, "negative"},
+		{`{"name":"a","target":"p","groups":["x"]}`, "groups is for a target of type kafka"},
+		{`{"name":"a","target":"p","registry":"restore"}`, "registry is for a target of type kafka"},
+		{`{"name":"a","target":"p","registry":"copy"}`, "give none, restore or same-ids"},
+		{`{"name":"a","target":"p","groups":[]}`, "chooses none"},
+		{`{"name":"a","target":"p","groups":["x","x"]}`, "twice"},
+		{`{"name":"a","target":"p","groups":{"pattern":"("}}`, "pattern"},
+		{`{"name":"a","target":"p","groups":{"regex":"x"}}`, "give names"},
+		{`{"name":"a","target":"p","groups":{"names":["x"],"until":-1}}`, "before 1970"},
+		{`{"name":"a","target":"p","groups":{"pattern":".*","mapping":{"x":"z","y":"z"}}}`, "would both be z"},
 		{`{"name":"` + strings.Repeat("a", MaxRequestBytes) + `"}`, "bytes"},
 	}
 	for _, c := range tests {
@@ -115,11 +124,12 @@ func TestParseRequestSaysWhatIsWrong(t *testing.T) {
 
 func TestCheckKafkaSaysWhatIsWrong(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"name":"a","target":"p"}`:                                                                           "topics is missing",
-		`{"name":"a","target":"p","topics":["x"],"promise":"recompute"}`:                                      "promise",
-		`{"name":"a","target":"p","topics":["x"],"endMode":"drain"}`:                                          "endMode",
-		`{"name":"a","target":"p","topics":["x"],"schemas":"registry"}`:                                       "schemas",
-		`{"name":"a","target":"p","topics":["x"],"until":{"kind":"timestamp","value":1},"ifNotEmpty":"fail"}`: "",
+		`{"name":"a","target":"p"}`:                                                                            "topics is missing",
+		`{"name":"a","target":"p","topics":["x"],"promise":"recompute"}`:                                       "promise",
+		`{"name":"a","target":"p","topics":["x"],"endMode":"drain"}`:                                           "endMode",
+		`{"name":"a","target":"p","topics":["x"],"schemas":"registry"}`:                                        "schemas",
+		`{"name":"a","target":"p","topics":["x"],"until":{"kind":"timestamp","value":1},"ifNotEmpty":"fail"}`:  "",
+		`{"name":"a","target":"p","topics":["x"],"groups":{"pattern":"b-.*","until":5},"registry":"same-ids"}`: "",
 	} {
 		r, err := ParseRequest([]byte(body))
 		if err == nil {
@@ -150,4 +160,30 @@ func FuzzParseRequest(f *testing.F) {
 			t.Fatalf("%s does not come back: %v", again, err)
 		}
 	})
+}
+
+// TestGroupsAreCanonical: two ways to ask for the same are equal, and what was not asked for is not in the stored request.
+func TestGroupsAreCanonical(t *testing.T) {
+	parse := func(fields string) *Request {
+		t.Helper()
+		r, err := ParseRequest([]byte(`{"name":"a","target":"p","topics":["x"]` + fields + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if !Same(parse(`,"groups":["b","a"],"registry":"none"`), parse(`,"groups":{"names":["a","b"],"mapping":{}}`)) {
+		t.Error("not the same")
+	}
+	if Same(parse(`,"groups":["a"]`), parse(``)) || Same(parse(`,"groups":["a"]`), parse(`,"groups":{"names":["a"],"until":0}`)) {
+		t.Error("the same")
+	}
+	data, err := json.Marshal(parse(``))
+	if err != nil || strings.Contains(string(data), "groups") || strings.Contains(string(data), "registry") {
+		t.Errorf("%s, %v", data, err)
+	}
+	chooses, err := parse(`,"groups":{"names":["x"],"pattern":"b-.*"}`).Groups.Chooses()
+	if err != nil || !chooses("x") || !chooses("b-1") || chooses("ab-1") || chooses("y") {
+		t.Errorf("choice, %v", err)
+	}
 }

@@ -28,6 +28,10 @@ type RestoreFields struct {
 	ReplicationFactor int              `json:"replicationFactor,omitempty"` // of created topics; 0: as archived
 	IfNotEmpty        string           `json:"ifNotEmpty,omitempty"`        // "" (fail) or append
 	ProvenanceHeaders bool             `json:"provenanceHeaders,omitempty"` // add where a record was
+	// Groups are the consumer groups whose archived positions are restored with the topics; nil: none.
+	Groups *Groups `json:"groups,omitempty"`
+	// Registry is what becomes of the target's schema registry: "" (none), restore or same-ids.
+	Registry string `json:"registry,omitempty"`
 }
 
 // canonical brings equal requests into one form.
@@ -40,6 +44,10 @@ func (f *RestoreFields) canonical() {
 	}
 	if len(f.PartitionMapping) == 0 {
 		f.PartitionMapping = nil
+	}
+	f.Groups.canonical()
+	if f.Registry == RegistryNone {
+		f.Registry = ""
 	}
 }
 
@@ -71,5 +79,8 @@ func (f *RestoreFields) check() error {
 	if f.IfNotEmpty != "" && f.IfNotEmpty != NotEmptyAppend {
 		return fmt.Errorf("ifNotEmpty %q is unknown; give fail or append", f.IfNotEmpty)
 	}
-	return nil
+	if f.Registry != "" && f.Registry != RegistryRestore && f.Registry != RegistrySameIDs {
+		return fmt.Errorf("registry %q is unknown; give %s, %s or %s", f.Registry, RegistryNone, RegistryRestore, RegistrySameIDs)
+	}
+	return f.Groups.check()
 }
