@@ -34,6 +34,8 @@ func Keys() []service.Key {
 			Doc: "between looks at the jobs of other replayers"},
 		service.Key{Name: "replay.parallel", Kind: service.Int, Default: "4", Check: parallelBounds,
 			Doc: "partitions sent at the same time per job, 1 to 64; memory per job is about twice as many segments"},
+		service.Key{Name: "replay.hold.bytes", Kind: service.Bytes, Default: "256MiB",
+			Doc: "segments that partitions waiting for their time (speed, rates, order event-time) may hold per job past replay.parallel; what is more is given up and read again"},
 		service.Key{Name: "target.retry.timeout", Kind: service.Duration, Default: "10m", Check: positive,
 			Doc: "how long nothing may go forward (target or store does not answer) before a job fails"},
 		service.Key{Name: "target.request.timeout", Kind: service.Duration, Default: "2m", Check: positive,
@@ -82,7 +84,7 @@ func readSettings(c *service.Config, host string) (settings, error) {
 	s := settings{
 		id: c.String("replayer.id"), targets: confs,
 		lease: c.Duration("job.lease"), scan: c.Duration("job.scan.interval"), requestTimeout: c.Duration("target.request.timeout"),
-		run: run.Settings{Parallel: int(c.Int("replay.parallel")), RetryTimeout: c.Duration("target.retry.timeout"), Backoff: retryBackoff},
+		run: run.Settings{Parallel: int(c.Int("replay.parallel")), HoldBytes: c.Int("replay.hold.bytes"), RetryTimeout: c.Duration("target.retry.timeout"), Backoff: retryBackoff},
 	}
 	s.stable = s.id != ""
 	if !s.stable {

@@ -55,7 +55,8 @@ type Range struct {
 	UntilTimestamp int64          `json:"untilTimestamp"`
 	Gaps           []segment.Skip `json:"gaps,omitempty"`
 	Segments       int            `json:"segments"`
-	Bytes          int64          `json:"bytes"` // of the whole objects
+	Records        int64          `json:"records,omitempty"` // of the whole objects
+	Bytes          int64          `json:"bytes"`             // of the whole objects
 }
 
 // PinRange keeps what a stored plan needs of p.
@@ -66,6 +67,7 @@ func PinRange(p *archive.PartitionPlan) Range {
 		Segments: len(p.Segments),
 	}
 	for _, s := range p.Segments {
+		r.Records += s.Count
 		r.Bytes += s.Bytes
 	}
 	return r
@@ -123,7 +125,9 @@ type Progress struct {
 	record.TopicPartition
 	Expected int64 `json:"expected"` // next offset that the target wants; the range's Until when done
 	Segments int   `json:"segments"` // planned objects that the target has accepted to their end
-	Bytes    int64 `json:"bytes"`    // of these
+	// Records and Bytes of these, and of what the target has accepted of the next.
+	Records int64 `json:"records,omitempty"`
+	Bytes   int64 `json:"bytes"`
 	// Verified is the first offset that the proof below does not cover yet (a segment's border, or Until).
 	Verified int64 `json:"verified"`
 	Proof    Proof `json:"proof"` // of the archive's records in [From, Verified)

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"tapedeck.dev/tapedeck/replayer/job"
+	"tapedeck.dev/tapedeck/replayer/pace"
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/segment"
@@ -60,7 +61,7 @@ func readDecisions(ctx context.Context, st store.Store, p *archive.PartitionPlan
 	var out []json.RawMessage
 	total := 0
 	for i, ps := range p.Segments {
-		l, err := load(ctx, st, &rng, nil, i, ps)
+		l, err := load(ctx, st, &rng, nil, i, ps, pace.Bounds{})
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"tapedeck.dev/tapedeck/replayer/job"
+	"tapedeck.dev/tapedeck/replayer/pace"
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/schema"
@@ -27,23 +28,33 @@ type loaded struct {
 	gap   *job.Unreadable // the object could not be read, and body stands for its offsets without records
 	head  *segment.Header // of the object; nil with a gap
 	named schema.Seen     // writer schemas that the planned records name
+
+	spans []span // what of it goes at once, in order; one where it is sent as it is
+
+	// Where part is at making the spans' bytes.
+	rd       *segment.Reader
+	pos      int64          // rd is before this offset,
+	pending  *record.Record // but for this record, which has been read
+	made     []byte         // bytes of the span that begins at madeFrom
+	madeFrom int64
 }
 
-// load reads one planned object and checks every record of it; keep chooses among the records of the range. Errors: *Failure of an *unreadable where
-// the object is damaged, missing or not the planned one; others are the store's and worth a repetition.
-func load(ctx context.Context, st store.Store, rng *job.Range, keep *job.Keeper, index int, ps archive.PlannedSegment) (*loaded, error) {
+// load reads one planned object, checks every record of it, and finds where to cut it so that no part passes the bounds; keep chooses among the
+// records of the range. Errors: *Failure of an *unreadable where the object is damaged, missing or not the planned one; others are the store's and
+// worth a repetition.
+func load(ctx context.Context, st store.Store, rng *job.Range, keep *job.Keeper, index int, ps archive.PlannedSegment, b pace.Bounds) (*loaded, error) {
 	data, err := st.Get(ctx, ps.Key)
 	if err != nil {
 		return nil, notRead(err, rng.TopicPartition, ps.Key)
 	}
 	l := &loaded{index: index, start: ps.Start, next: ps.Next, size: int64(len(data)), body: data, proof: job.EmptyProof(), maxTs: -1}
-	if err := l.read(ps.Key, rng, keep, ps); err != nil {
+	if err := l.read(ps.Key, rng, keep, ps, b); err != nil {
 		return nil, &Failure{err}
 	}
 	return l, nil
 }
 
-func (l *loaded) read(key string, rng *job.Range, keep *job.Keeper, ps archive.PlannedSegment) error {
+func (l *loaded) read(key string, rng *job.Range, keep *job.Keeper, ps archive.PlannedSegment, b pace.Bounds) error {
 	rd, err := segment.NewReader(key, l.body)
 	if err != nil {
 		return damaged(key, err)
@@ -60,6 +71,7 @@ func (l *loaded) read(key string, rng *job.Range, keep *job.Keeper, ps archive.P
 	if err != nil {
 		return fmt.Errorf("cut %s: %w", key, err)
 	}
+	spans := newCutter(b, h, l.size)
 	var rec record.Record
 	var sum uint64
 	for {
@@ -79,11 +91,15 @@ func (l *loaded) read(key string, rng *job.Range, keep *job.Keeper, ps archive.P
 		sum += segment.Checksum(rd.Datum())
 		l.maxTs = max(l.maxTs, rec.Timestamp)
 		l.named.Add(&rec)
+		spans.add(&rec, len(rd.Datum()))
 		if err := cut.add(&rec); err != nil {
 			return fmt.Errorf("cut %s: %w", key, err)
 		}
 	}
 	l.proof.Checksum = job.Hex(sum)
+	if l.spans = spans.spans; len(l.spans) == 1 {
+		l.spans[0].bytes = l.size
+	}
 	body, err := cut.close()
 	if err != nil {
 		return fmt.Errorf("cut %s: %w", key, err)

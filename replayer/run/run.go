@@ -19,7 +19,9 @@ import (
 
 // Settings of the execution of a job.
 type Settings struct {
-	Parallel     int           // partitions sent at the same time, ≥ 1; as many segments are held in memory again, loaded ahead
+	Parallel int // partitions sent at the same time, ≥ 1; as many segments are held in memory again, loaded ahead
+	// HoldBytes may be held in memory past that where partitions wait for their time, at a speed or in order event-time; 0: nothing.
+	HoldBytes    int64
 	RetryTimeout time.Duration // how long nothing may go forward before the job fails
 	Backoff      Backoff       // between tries
 }
@@ -107,7 +109,7 @@ type Run struct {
 // NewRun prepares an execution of j, which has been planned as plan, under j's epoch.
 func (r *Runner) NewRun(j *job.Job, plan *Plan, dest *target.Client) *Run {
 	return &Run{r: r, dest: dest, job: j, plan: plan, keep: j.Request.Filter.Keeper(), lacking: lacking{finder: r.Archive.NewSchemaFinder(nil), topicsDir: r.Archive.TopicsDir()},
-		track: newTracker(plan, j.Progress, r.Settings.Parallel, r.Settings.Backoff, r.Settings.RetryTimeout),
+		track: newTracker(plan, j.Progress, r.trackerOptions(plan, &j.Request)),
 		log:   r.Log.With(zap.String("job", j.Request.Name), zap.Int64("epoch", j.Epoch))}
 }
 

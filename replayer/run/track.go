@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tapedeck.dev/tapedeck/replayer/job"
+	"tapedeck.dev/tapedeck/replayer/pace"
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/session"
@@ -17,22 +18,27 @@ import (
 // part is what the tracker knows of one partition. Its loads run one at a time and in order, its sends too; a load may run ahead of the
 // send by one segment. Whatever is sending, queued and loading are segments that follow each other.
 type part struct {
-	rng   job.Range
-	segs  []archive.PlannedSegment
-	bytes []int64 // of segs[:i], for i ≤ len(segs)
+	rng  job.Range
+	segs []archive.PlannedSegment
+
+	bytes, records []int64 // of segs[:i], for i ≤ len(segs)
 
 	expected int64 // the target's next wanted offset
 	verified int   // segments [0, verified) are in proof
 	proof    job.Proof
 	gaps     []job.Unreadable // objects passed over
 
+	i     int       // in the tracker's parts
+	spans timesteps // what is known of record times
+
 	load    int       // index of the next segment to load
 	gen     int       // rises when load is moved: what an older load brings is not sent
 	loading bool      // somebody is loading segs[load]
 	queue   []*loaded // loaded, waiting to be sent
-	sending bool      // one is on its way to the target
+	sending *span     // on its way to the target
 
-	reached   int64     // largest timestamp handed over so far: who is furthest behind in time goes first
+	reached   int64     // running maximum of what the target has taken (place): who is furthest behind in time goes first
+	mark      mark      // what is known from sending, where the plan tells less
 	fails     int       // failed or refused sends in a row
 	notBefore time.Time // no send before
 	waitsFor  *part     // …unless this one moves on
@@ -70,26 +76,39 @@ type tracker struct {
 	parts []*part
 	byTP  map[record.TopicPartition]*part
 
-	ahead    int            // bound of segments loaded or loading and not yet being sent
+	trackerOptions
+
 	needed   map[*part]bool // the target has said that it needs these first
-	backoff  Backoff
-	moved    time.Time // when anything last went forward
-	timeout  time.Duration
+	moved    time.Time      // when anything last went forward
+	idle     idleness
+	rate     meter
 	err      error // ends everything
 	stopping bool
 }
 
+// trackerOptions are what a job asks for and what the replayer may use for it.
+type trackerOptions struct {
+	ahead   int           // bound of segments loaded or loading and not yet being sent
+	hold    int64         // bytes of such segments that may be held past that bound where partitions wait for their time
+	bounds  pace.Bounds   // of what is sent at once
+	pacer   *pace.Pacer   // nil: as fast as possible
+	order   *pace.Order   // nil: partitions do not wait for each other
+	backoff Backoff       // between tries of a send
+	timeout time.Duration // how long nothing may go forward
+	waited  func(cause, time.Duration)
+}
+
 // newTracker starts from what an earlier run of the job has stored; a proof that does not fit the plan is forgotten.
-func newTracker(plan *Plan, stored []job.Progress, ahead int, backoff Backoff, timeout time.Duration) *tracker {
-	t := &tracker{byTP: map[record.TopicPartition]*part{}, ahead: ahead, needed: map[*part]bool{}, backoff: backoff,
-		timeout: timeout, moved: time.Now()}
+func newTracker(plan *Plan, stored []job.Progress, o trackerOptions) *tracker {
+	t := &tracker{byTP: map[record.TopicPartition]*part{}, needed: map[*part]bool{}, trackerOptions: o, moved: time.Now()}
 	t.wake = sync.NewCond(&t.mu)
 	for i := range plan.Partitions {
 		pp := &plan.Partitions[i]
-		p := &part{rng: job.PinRange(pp), segs: pp.Segments, bytes: make([]int64, len(pp.Segments)+1),
-			expected: pp.From, proof: job.EmptyProof(), reached: -1}
+		p := &part{rng: job.PinRange(pp), segs: pp.Segments, bytes: make([]int64, len(pp.Segments)+1), records: make([]int64, len(pp.Segments)+1),
+			i: i, spans: newTimesteps(pp), mark: mark{expected: -1}, expected: pp.From, proof: job.EmptyProof()}
 		for i, s := range pp.Segments {
 			p.bytes[i+1] = p.bytes[i] + s.Bytes
+			p.records[i+1] = p.records[i] + s.Count
 		}
 		t.parts = append(t.parts, p)
 		t.byTP[pp.TopicPartition] = p
@@ -108,6 +127,7 @@ func newTracker(plan *Plan, stored []job.Progress, ahead int, backoff Backoff, t
 	}
 	for _, p := range t.parts {
 		p.load = p.want()
+		t.place(p)
 	}
 	return t
 }
@@ -120,6 +140,7 @@ func (t *tracker) stop(err error) {
 		t.err = err
 	}
 	t.stopping = true
+	t.idles(time.Now(), "")
 	t.wake.Broadcast()
 }
 
@@ -144,41 +165,6 @@ func (t *tracker) wait(pick func() bool) bool {
 	}
 }
 
-// before orders partitions for loading and sending.
-func (t *tracker) before(a, b *part) bool {
-	if t.needed[a] != t.needed[b] {
-		return t.needed[a]
-	}
-	return a.reached < b.reached
-}
-
-// nextLoad chooses a segment to load.
-func (t *tracker) nextLoad() (p *part, index, gen int, ok bool) {
-	ok = t.wait(func() bool {
-		p = nil
-		waiting := 0
-		for _, c := range t.parts {
-			waiting += len(c.queue)
-			if c.loading {
-				waiting++
-			}
-			if c.loading || len(c.queue) > 0 {
-				continue
-			}
-			if c.load < len(c.segs) && (p == nil || t.before(c, p)) {
-				p = c
-			}
-		}
-		// Loaded segments of partitions that the target holds back must not keep out the one that it waits for.
-		if p == nil || waiting >= t.ahead && !t.needed[p] {
-			return false
-		}
-		p.loading, index, gen = true, p.load, p.gen
-		return true
-	})
-	return p, index, gen, ok
-}
-
 // finishedLoad takes in what nextLoad asked for.
 func (t *tracker) finishedLoad(p *part, gen int, l *loaded) error {
 	t.mu.Lock()
@@ -200,42 +186,9 @@ func (t *tracker) finishedLoad(p *part, gen int, l *loaded) error {
 	p.load = l.index + 1
 	if l.next > p.expected && p.expected < p.rng.Until {
 		p.queue = append(p.queue, l)
+		t.place(p) // now it is known better
 	}
 	return nil
-}
-
-// nextSend chooses a loaded segment to send. Where the next one may go only later, a timer wakes the waiting.
-func (t *tracker) nextSend() (p *part, l *loaded, ok bool) {
-	ok = t.wait(func() bool {
-		p = nil
-		now := time.Now()
-		var soonest time.Time
-		for _, c := range t.parts {
-			if len(c.queue) == 0 || c.sending {
-				continue
-			}
-			if c.notBefore.After(now) {
-				if soonest.IsZero() || c.notBefore.Before(soonest) {
-					soonest = c.notBefore
-				}
-				continue
-			}
-			if p == nil || t.before(c, p) {
-				p = c
-			}
-		}
-		if p == nil {
-			if !soonest.IsZero() {
-				time.AfterFunc(soonest.Sub(now), t.broadcast)
-			}
-			return false
-		}
-		l = p.queue[0]
-		p.queue, p.sending = p.queue[1:], true
-		t.wake.Broadcast() // room for a load
-		return true
-	})
-	return p, l, ok
 }
 
 func (t *tracker) broadcast() {
@@ -249,11 +202,20 @@ func (t *tracker) accepted(p *part, l *loaded, expected int64) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	defer t.wake.Broadcast()
-	p.sending = false
+	s := p.sending
+	p.sending = nil
+	if expected < l.next && expected < p.rng.Until {
+		p.queue = append([]*loaded{l}, p.queue...) // there is more of it to send
+	}
+	if expected == min(s.next, p.rng.Until) {
+		p.mark = p.after(l, s)
+	}
 	step := t.moveTo(p, expected)
 	if step > 0 {
-		p.reached = max(p.reached, l.maxTs)
 		p.fails, p.notBefore = 0, time.Time{}
+		if p.expected >= min(s.next, p.rng.Until) {
+			t.rate.add(time.Now(), s.records, s.bytes)
+		}
 	} else {
 		// No step forward: not at once again, or a target that stands still would be asked without pause.
 		t.delay(p)
@@ -280,11 +242,17 @@ func (t *tracker) moveTo(p *part, expected int64) int64 {
 		next = p.queue[0].index
 	}
 	if want := p.want(); next != want {
-		p.queue = nil
-		p.gen++
-		p.load = want
+		t.drop(p)
 	}
+	t.place(p)
 	return step
+}
+
+// drop forgets what has been loaded of p; it is loaded again. The lock is held.
+func (t *tracker) drop(p *part) {
+	p.queue = nil
+	p.gen++
+	p.load = p.want()
 }
 
 // held notes that a send did not succeed and will be repeated; by whom the target says it is held up, if it does. It returns that partition where we
@@ -293,7 +261,7 @@ func (t *tracker) held(p *part, l *loaded, needs *record.TopicPartition) (doubt 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	defer t.wake.Broadcast()
-	p.sending = false
+	p.sending = nil
 	p.queue = append([]*loaded{l}, p.queue...) // what has been loaded meanwhile follows it
 	t.delay(p)
 	if needs != nil {
@@ -328,6 +296,7 @@ func (t *tracker) setAll(progress []session.Progress) (back bool, err error) {
 	if seen != len(t.parts) {
 		return back, fmt.Errorf("the target reports %d of the %d partitions of its session", seen, len(t.parts))
 	}
+	t.begin()
 	return back, nil
 }
 
@@ -353,7 +322,7 @@ func (t *tracker) stuck() error {
 func (t *tracker) allDone() bool {
 	return t.wait(func() bool {
 		for _, p := range t.parts {
-			if !p.done() || p.sending {
+			if !p.done() || p.sending != nil {
 				return false
 			}
 		}
@@ -365,11 +334,15 @@ func (t *tracker) allDone() bool {
 func (t *tracker) snapshot() []job.Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.idles(time.Now(), t.idle.why)
 	out := make([]job.Progress, len(t.parts))
 	for i, p := range t.parts {
 		s := job.Progress{TopicPartition: p.rng.TopicPartition, Expected: p.expected, Verified: p.border(p.verified), Proof: p.proof,
 			Segments: p.at(p.expected), Unreadable: slices.Clone(p.gaps)}
-		s.Bytes = p.bytes[s.Segments]
+		s.Records, s.Bytes = p.records[s.Segments], p.bytes[s.Segments]
+		if p.mark.expected == p.expected {
+			s.Records, s.Bytes = s.Records+p.mark.records, s.Bytes+p.mark.bytes
+		}
 		out[i] = s
 	}
 	return out

@@ -14,13 +14,14 @@ import (
 func trackerOf(n int) *tracker {
 	pp := archive.PartitionPlan{TopicPartition: record.TopicPartition{Topic: "t"}, Until: int64(10 * n), FromTimestamp: -1, UntilTimestamp: -1}
 	for i := range int64(n) {
-		pp.Segments = append(pp.Segments, archive.PlannedSegment{Start: 10 * i, Next: 10*i + 10, Bytes: 100})
+		pp.Segments = append(pp.Segments, archive.PlannedSegment{Start: 10 * i, Next: 10*i + 10, Count: 10, Bytes: 100})
 	}
-	return newTracker(&Plan{Partitions: []archive.PartitionPlan{pp}}, nil, 4, Backoff{}, time.Hour)
+	return newTracker(&Plan{Partitions: []archive.PartitionPlan{pp}}, nil, trackerOptions{ahead: 4, timeout: time.Hour})
 }
 
 func segmentAt(index int) *loaded {
-	return &loaded{index: index, start: int64(10 * index), next: int64(10*index + 10),
+	start, next := int64(10*index), int64(10*index+10)
+	return &loaded{index: index, start: start, next: next, spans: []span{{start: start, next: next, records: 10, bytes: 100, maxTs: -1}},
 		proof: job.Proof{Count: 10, First: int64(10 * index), Last: int64(10*index + 9), Checksum: job.Hex(1)}}
 }
 
@@ -35,7 +36,7 @@ func (t *tracker) mustLoad(tt *testing.T, want int) (p *part, gen int) {
 
 func (t *tracker) mustSend(tt *testing.T, want int) (*part, *loaded) {
 	tt.Helper()
-	p, l, ok := t.nextSend()
+	p, l, _, ok := t.nextSend()
 	if !ok || l.index != want {
 		tt.Fatalf("sends segment %d, want %d", l.index, want)
 	}

@@ -60,7 +60,7 @@ func (x *Run) loadOrPass(ctx context.Context, p *part, index int) (*loaded, erro
 	if gap := x.track.passed(p, index); gap != nil {
 		return passOver(&p.rng, index, ps, gap)
 	}
-	l, err := load(ctx, x.r.Archive.Store(), &p.rng, x.keep, index, ps)
+	l, err := load(ctx, x.r.Archive.Store(), &p.rng, x.keep, index, ps, x.track.bounds)
 	if err == nil {
 		return l, x.lacking.complete(ctx, ps.Key, l)
 	}
@@ -97,7 +97,8 @@ func passOver(rng *job.Range, index int, ps archive.PlannedSegment, gap *job.Unr
 	if err != nil {
 		return fail(err)
 	}
-	return &loaded{index: index, start: ps.Start, next: ps.Next, size: ps.Bytes, body: body, proof: job.EmptyProof(), maxTs: -1, gap: gap}, nil
+	return &loaded{index: index, start: ps.Start, next: ps.Next, size: ps.Bytes, body: body, proof: job.EmptyProof(), maxTs: -1, gap: gap,
+		spans: []span{{start: ps.Start, next: ps.Next, bytes: ps.Bytes, maxTs: -1}}}, nil
 }
 
 // passed returns the gap of a segment that this job has passed over before, nil where it has not.

@@ -34,25 +34,30 @@ func (x *Run) loader(ctx context.Context) error {
 // sender hands loaded segments over until the tracker stops.
 func (x *Run) sender(ctx context.Context) error {
 	for {
-		p, l, ok := x.track.nextSend()
+		p, l, s, ok := x.track.nextSend()
 		if !ok {
 			return x.track.failure()
 		}
-		if err := x.send(ctx, p, l); err != nil {
+		if err := x.send(ctx, p, l, s); err != nil {
 			x.track.stop(err)
 			return err
 		}
 	}
 }
 
-// send hands one segment over once and notes what came of it. An error ends the run.
-func (x *Run) send(ctx context.Context, p *part, l *loaded) error {
+// send hands one segment, or the part s of it, over once and notes what came of it. An error ends the run.
+func (x *Run) send(ctx context.Context, p *part, l *loaded, s *span) error {
 	name := x.job.Request.Name
-	ack, err := x.dest.Put(ctx, name, x.job.Epoch, p.rng.TopicPartition, l.start, l.body)
+	body, err := l.part(p.segs[l.index].Key, s)
+	if err != nil {
+		return &Failure{err}
+	}
+	ack, err := x.dest.Put(ctx, name, x.job.Epoch, p.rng.TopicPartition, s.start, body)
 	if err == nil {
 		if step := x.track.accepted(p, l, ack.Expected); step > 0 {
 			x.r.Metrics.Segments.Inc()
-			x.r.Metrics.Bytes.Add(float64(l.size))
+			x.r.Metrics.Bytes.Add(float64(s.bytes))
+			x.r.Metrics.Sent.Add(float64(s.records))
 		} else if step < 0 {
 			x.wentBack(p, ack.Expected)
 		} else if err := x.track.stuck(); err != nil {
@@ -78,7 +83,7 @@ func (x *Run) send(ctx context.Context, p *part, l *loaded) error {
 		return x.reconcile(ctx, p, target.ClassOf(err), err)
 	default:
 		x.r.Metrics.Retries.WithLabelValues("send").Inc()
-		x.log.Warn("send again", zap.Stringer("partition", p.rng.TopicPartition), zap.Int64("start", l.start), zap.Error(err))
+		x.log.Warn("send again", zap.Stringer("partition", p.rng.TopicPartition), zap.Int64("start", s.start), zap.Error(err))
 		x.track.held(p, l, nil)
 	}
 	if stuck := x.track.stuck(); stuck != nil {
