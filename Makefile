@@ -15,7 +15,7 @@ RACE_PKGS := ./shared/archive/... ./shared/segment ./shared/e2e/soak ./shared/st
 # A count, not a time: the end of a time-bound run is now and then reported as a failure (go.dev/issue/75804).
 FUZZTIME ?= 2000x
 
-.PHONY: build demo test test-real test-compose lint race fuzz bench bench-archive sim soak clean
+.PHONY: build demo test test-real test-compose lint race fuzz bench bench-archive bench-replay sim soak clean
 
 build:
 	@mkdir -p bin
@@ -56,6 +56,10 @@ bench:
 # The archiver against the bare poll loop of the same client, pairwise, on real Kafka and versitygw. ARGS='--records 500000 --rounds 3'.
 bench-archive:
 	scripts/real/bench-archive.sh $(ARGS)
+
+# Replays against live runs over the same records, pairwise, on real Kafka and versitygw. ARGS='--records 500000 --rounds 3'.
+bench-replay:
+	scripts/real/bench-replay.sh $(ARGS)
 
 # The chain under attack, from SIM seeds.
 SIM ?= 3000

@@ -98,7 +98,7 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	closers = append(closers, func() error { broker.Close(); return nil })
 	s.Bootstrap = broker.ListenAddrs()[0]
 
-	registryURL, stopRegistry, err := startRegistry(o.RegistryPort)
+	registryURL, stopRegistry, err := StartRegistry(o.RegistryPort)
 	if err != nil {
 		return nil, fmt.Errorf("schema registry on port %d: %w", o.RegistryPort, err)
 	}
@@ -121,8 +121,8 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	return s, ctx.Err()
 }
 
-// startRegistry serves srfake on a listener of the chosen port.
-func startRegistry(port int) (string, func() error, error) {
+// StartRegistry serves a schema registry in memory on a listener of the chosen port (0: a free one); stop ends it.
+func StartRegistry(port int) (url string, stop func() error, err error) {
 	l, err := net.Listen("tcp", hostPort(port))
 	if err != nil {
 		return "", nil, err
@@ -130,7 +130,7 @@ func startRegistry(port int) (string, func() error, error) {
 	srv := &http.Server{Handler: srfake.NewRegistry().Handler(), ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
-	stop := func() error {
+	stop = func() error {
 		err := srv.Close()
 		if serr := <-done; !errors.Is(serr, http.ErrServerClosed) {
 			err = errors.Join(err, serr)

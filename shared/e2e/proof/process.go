@@ -40,8 +40,9 @@ type Process struct {
 	done chan struct{} // closed when cmd has been waited for
 }
 
-// newProcess writes the configuration; Start runs it.
-func newProcess(bin, dir, name, url, config string, env []string) (*Process, error) {
+// NewProcess writes the configuration into dir, and keeps its log there; Start runs it. url is where it will listen, as config says. env is added
+// to this process's environment.
+func NewProcess(bin, dir, name, url, config string, env []string) (*Process, error) {
 	p := &Process{Name: name, URL: url, bin: filepath.Join(bin, name), env: env,
 		config: filepath.Join(dir, name+".yaml"), logPath: filepath.Join(dir, name+".log")}
 	if err := os.WriteFile(p.config, []byte(config), 0o600); err != nil {
@@ -167,6 +168,16 @@ func (p *Process) end(sig syscall.Signal, bound time.Duration) error {
 	}
 }
 
+// CPU is what a process that has ended took, user and system.
+func (p *Process) CPU() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil || p.cmd.ProcessState == nil {
+		return 0
+	}
+	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+}
+
 // LogTail returns the last n lines of the process's log.
 func (p *Process) LogTail(n int) string {
 	if p.bin == "" {
@@ -189,8 +200,8 @@ func Environment(extra []string) []string {
 	return append(env, extra...)
 }
 
-// freePort returns a port that was free a moment ago, so that a restarted process keeps its address.
-func freePort() (int, error) {
+// FreePort returns a port that was free a moment ago, so that a restarted process keeps its address.
+func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)

@@ -100,7 +100,7 @@ func New(o Options) (*Proof, error) {
 	}
 	for i := range p.Ports {
 		if p.Ports[i] == 0 {
-			port, err := freePort()
+			port, err := FreePort()
 			if err != nil {
 				return nil, err
 			}
@@ -126,18 +126,18 @@ func New(o Options) (*Proof, error) {
 	if o.Codec != "" {
 		codec = "codec: " + o.Codec + "\n"
 	}
-	p.Archiver, err = newProcess(o.Bin, o.Dir, "archiver", url(0), listen(0)+common+registry+store+codec+fmt.Sprintf(
+	p.Archiver, err = NewProcess(o.Bin, o.Dir, "archiver", url(0), listen(0)+common+registry+store+codec+fmt.Sprintf(
 		"group.id: archiver-%s\ntopics: [%s, %s.decisions]\ntopics.refresh.ms: 500\nflush.size: %d\nrotate.age.ms: 1500\n",
 		o.Topic, o.Topic, p.Pipeline, o.FlushSize), o.Vars)
 	if err != nil {
 		return nil, err
 	}
-	p.Replayer, err = newProcess(o.Bin, o.Dir, "replayer", url(1), listen(1)+store+fmt.Sprintf(
+	p.Replayer, err = NewProcess(o.Bin, o.Dir, "replayer", url(1), listen(1)+store+fmt.Sprintf(
 		"targets:\n  live:\n    type: processor\n    url: %s\n    pipeline: %s\n", url(2), p.Pipeline), o.Vars)
 	if err != nil {
 		return nil, err
 	}
-	p.Processor, err = newProcess(o.Bin, o.Dir, "processor", url(2), listen(2)+common+registry+fmt.Sprintf(
+	p.Processor, err = NewProcess(o.Bin, o.Dir, "processor", url(2), listen(2)+common+registry+fmt.Sprintf(
 		"pipelines: [%s]\ncommit.interval.ms: 200\n", pipeline), o.Vars)
 	if err != nil {
 		return nil, err
@@ -147,17 +147,24 @@ func New(o Options) (*Proof, error) {
 }
 
 func (p *Proof) writePipeline() (string, error) {
-	t, err := template.New("pipeline").Parse(pipelineTemplate)
+	text, err := Pipeline(p.Pipeline, p.Topic, p.Partitions, p.Schema)
 	if err != nil {
 		return "", err
 	}
-	var b bytes.Buffer
-	schema := "      " + strings.ReplaceAll(strings.TrimSpace(p.Schema), "\n", "\n      ")
-	if err := t.Execute(&b, map[string]any{"Pipeline": p.Pipeline, "Topic": p.Topic, "Partitions": p.Partitions, "Schema": schema}); err != nil {
-		return "", err
-	}
 	file := filepath.Join(p.Dir, "fares.yaml")
-	return file, os.WriteFile(file, b.Bytes(), 0o600)
+	return file, os.WriteFile(file, text, 0o600)
+}
+
+// Pipeline is the pipeline file of a proof: sum, count and maximum of the fares per user in windows of ten seconds.
+func Pipeline(name, topic string, partitions int32, schema string) ([]byte, error) {
+	t, err := template.New("pipeline").Parse(pipelineTemplate)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	schema = "      " + strings.ReplaceAll(strings.TrimSpace(schema), "\n", "\n      ")
+	err = t.Execute(&b, map[string]any{"Pipeline": name, "Topic": topic, "Partitions": partitions, "Schema": schema})
+	return b.Bytes(), err
 }
 
 // StartServices makes the input topic and starts the three processes; external ones it waits for.
