@@ -130,6 +130,7 @@ func (x *Run) Execute(ctx context.Context) (*job.Outcome, error) {
 		return nil, &Failure{err}
 	}
 
+	x.log.Info("session open")
 	// The workers end when the tracker stops: at the end, at a failure, or with ctx.
 	g, gctx := errgroup.WithContext(ctx)
 	unwatch := x.track.until(gctx)
@@ -260,6 +261,9 @@ func (x *Run) deliver(ctx context.Context, st *session.Status) (*session.Status,
 		}
 		if st.State == session.Finished {
 			return st, nil
+		}
+		if n == 1 {
+			x.log.Info("everything delivered")
 		}
 		if since.IsZero() {
 			since = time.Now()

@@ -41,6 +41,7 @@ const patience = 10 * time.Minute
 // took is what one run of a side took.
 type took struct {
 	seconds float64
+	phases  []string                 // of the seconds
 	cpu     map[string]time.Duration // by process, from its start to its end
 }
 
@@ -50,7 +51,11 @@ func (t took) String() string {
 		s = append(s, fmt.Sprintf("%s %.1f s", name, d.Seconds()))
 	}
 	slices.Sort(s)
-	return fmt.Sprintf("%.2f s (CPU: %s)", t.seconds, strings.Join(s, ", "))
+	split := ""
+	if len(t.phases) > 0 {
+		split = strings.Join(t.phases, ", ") + "; "
+	}
+	return fmt.Sprintf("%.2f s (%sCPU: %s)", t.seconds, split, strings.Join(s, ", "))
 }
 
 func (b *bench) say(format string, args ...any) { _, _ = fmt.Fprintf(b.out, format+"\n", args...) }

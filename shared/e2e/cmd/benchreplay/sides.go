@@ -78,7 +78,7 @@ func (b *bench) live(ctx context.Context, pipeline string) (t took, err error) {
 		return t, err
 	}
 	began, err := logged(filepath.Join(dir, "processor.log"), "pipeline begins")
-	return took{end.Sub(began).Seconds(), map[string]time.Duration{"processor": p.CPU()}}, err
+	return took{seconds: end.Sub(began).Seconds(), cpu: map[string]time.Duration{"processor": p.CPU()}}, err
 }
 
 // committed waits until a group has committed the end of every partition, and returns when that was seen.
@@ -140,7 +140,7 @@ func (b *bench) replay(ctx context.Context, name string) (t took, err error) {
 	if err != nil {
 		return t, err
 	}
-	rep, _, err := b.service("replayer", b.replayerSets, fmt.Sprintf("store: %q", b.store), "targets:",
+	rep, repDir, err := b.service("replayer", b.replayerSets, fmt.Sprintf("store: %q", b.store), "targets:",
 		fmt.Sprintf("  proc: {type: processor, url: %q, pipeline: %q}", proc.URL, b.first))
 	if err != nil {
 		return t, err
@@ -161,7 +161,10 @@ func (b *bench) replay(ctx context.Context, name string) (t took, err error) {
 	}
 	// The live run of this pipeline is at its end and reads its last windows again: not while it is measured.
 	if err = running(ctx, proc.URL+"/pipelines/"+b.first); err == nil {
-		t.seconds, err = b.job(ctx, rep.URL, name)
+		var j jobView
+		if j, err = b.job(ctx, rep.URL, name); err == nil {
+			t, err = phases(&j, filepath.Join(repDir, "replayer.log"))
+		}
 	}
 	if stopErr := stop(); err == nil {
 		err = stopErr
@@ -170,19 +173,36 @@ func (b *bench) replay(ctx context.Context, name string) (t took, err error) {
 	return t, err
 }
 
-func (b *bench) job(ctx context.Context, url, name string) (seconds float64, err error) {
+// phases splits a job's time by what the replayer has logged.
+func phases(j *jobView, log string) (t took, err error) {
+	at := []time.Time{j.CreatedAt}
+	for _, message := range []string{"session open", "everything delivered"} {
+		when, err := logged(log, message)
+		if err != nil {
+			return t, err
+		}
+		at = append(at, when)
+	}
+	at = append(at, j.FinishedAt)
+	t.seconds = j.FinishedAt.Sub(j.CreatedAt).Seconds()
+	for i, name := range []string{"plan and open", "send", "finish and compare"} {
+		t.phases = append(t.phases, fmt.Sprintf("%s %.2f s", name, at[i+1].Sub(at[i]).Seconds()))
+	}
+	return t, nil
+}
+
+func (b *bench) job(ctx context.Context, url, name string) (j jobView, err error) {
 	body, err := json.Marshal(map[string]string{"name": name, "target": "proc"})
 	if err != nil {
-		return 0, err
+		return j, err
 	}
-	var j jobView
 	if err := call(ctx, http.MethodPost, url+"/replays", body, &j); err != nil {
-		return 0, err
+		return j, err
 	}
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
 		if err := call(ctx, http.MethodGet, url+"/replays/"+name, nil, &j); err != nil {
 			tick.Stop()
-			return 0, err
+			return j, err
 		}
 		if !j.FinishedAt.IsZero() {
 			tick.Stop()
@@ -191,9 +211,9 @@ func (b *bench) job(ctx context.Context, url, name string) (seconds float64, err
 		<-tick.C
 	}
 	if j.State != "COMPLETED" || j.Totals.Records != b.records {
-		return 0, fmt.Errorf("job %s is %s with %d of %d records: %s", name, j.State, j.Totals.Records, b.records, j.Error)
+		return j, fmt.Errorf("job %s is %s with %d of %d records: %s", name, j.State, j.Totals.Records, b.records, j.Error)
 	}
-	return j.FinishedAt.Sub(j.CreatedAt).Seconds(), nil
+	return j, nil
 }
 
 // running waits until a live pipeline reads new records.
