@@ -12,44 +12,83 @@ import (
 // can send. Event times beyond ±MaxTime, or in a window whose last millisecond is beyond it, are poison: every output can be written.
 const MaxTime = math.MaxInt64 / 1_000_000
 
-// take does with the record at p's position what doc.go says. An error means that the record was not taken.
-func (e *Engine) take(p *partition, r *record.Record) error {
-	s := p.source
-	reason, err := s.decoder.decode(e.schemas, p.tp, r, s.row)
+// verdict is what becomes of a record, as far as the record alone says.
+type verdict uint8
+
+const (
+	drops       verdict = iota // `where` drops it: it moves the watermark and has no other effect
+	contributes                // it belongs to a window, or is late for it
+	isFuture                   // too far ahead of its own timestamp: as if it were not there
+	isPoison                   // cannot be read
+)
+
+// prepared is what the record alone says. Key and aggregate arguments of one that contributes are beside it.
+type prepared struct {
+	verdict verdict
+	reason  string // poison
+	t       int64  // event time, ms; not of poison
+}
+
+// evaluator computes what records contribute, one at a time.
+type evaluator struct {
+	p       *pipeline.Pipeline
+	shape   *shape
+	scratch *pipeline.Scratch
+	key     []byte        // of the record at hand
+	args    []value.Value // of the record at hand
+}
+
+func newEvaluator(p *pipeline.Pipeline, s *shape) evaluator {
+	return evaluator{p: p, shape: s, scratch: pipeline.NewScratch(), args: make([]value.Value, len(p.Aggregates))}
+}
+
+// prepare finds what the record says, whatever was fed before it. An error means that the answer is not known yet.
+func (ev *evaluator) prepare(schemas Schemas, tp TP, s *source, r *record.Record) (prepared, error) {
+	reason, err := s.decoder.decode(schemas, tp, r, s.row)
 	if err != nil {
-		return err
+		return prepared{}, err
 	}
 	if reason != "" {
-		e.poison(p, r, reason)
-		return nil
+		return prepared{verdict: isPoison, reason: reason}, nil
 	}
 	t, reason := eventTime(s, r)
-	if reason == "" && windowEnd(t, e.p.Window.SizeMs)-1 > MaxTime {
+	if reason == "" && windowEnd(t, ev.p.Window.SizeMs)-1 > MaxTime {
 		reason = outOfRange
 	}
 	if reason != "" {
-		e.poison(p, r, reason)
-		return nil
+		return prepared{verdict: isPoison, reason: reason}, nil
 	}
 	// A record without a timestamp (−1) has nothing to be compared with.
 	if s.MaxFutureMs >= 0 && r.Timestamp >= 0 && t-s.MaxFutureMs > r.Timestamp {
-		e.future(p, r, t)
-		return nil
+		return prepared{verdict: isFuture, t: t}, nil
 	}
-	pass, reason := e.evaluate(s)
-	if reason != "" {
-		e.poison(p, r, reason)
-		return nil
+	pass, reason := ev.evaluate(s)
+	switch {
+	case reason != "":
+		return prepared{verdict: isPoison, reason: reason}, nil
+	case !pass:
+		return prepared{verdict: drops, t: t}, nil
 	}
-	if pass {
-		if end := windowEnd(t, e.p.Window.SizeMs); e.late(e, p, end) {
-			e.lateRecord(p, r, t, end)
+	return prepared{verdict: contributes, t: t}, nil
+}
+
+// apply does with the record at p's position what doc.go says; key and args are those of one that contributes.
+func (e *Engine) apply(p *partition, r *record.Record, pre prepared, key []byte, args []value.Value) {
+	switch pre.verdict {
+	case isPoison:
+		e.poison(p, r, pre.reason)
+		return
+	case isFuture:
+		e.future(p, r, pre.t)
+		return
+	case contributes:
+		if end := windowEnd(pre.t, e.p.Window.SizeMs); e.late(e, p, end) {
+			e.lateRecord(p, r, pre.t, end)
 		} else {
-			e.add(p, end)
+			e.add(p, end, key, args)
 		}
 	}
-	p.maxTime = max(p.maxTime, t)
-	return nil
+	p.maxTime = max(p.maxTime, pre.t)
 }
 
 const outOfRange = "event time is out of range"
@@ -109,10 +148,10 @@ func eventTime(s *source, r *record.Record) (t int64, reason string) {
 	return t, ""
 }
 
-// evaluate computes what the record contributes: e.key and e.args. pass is false where `where` drops it (nothing else is evaluated then).
-func (e *Engine) evaluate(s *source) (pass bool, reason string) {
+// evaluate computes what the record contributes: key and args. pass is false where `where` drops it (nothing else is evaluated then).
+func (ev *evaluator) evaluate(s *source) (pass bool, reason string) {
 	if s.Where != nil {
-		v, err := s.Where.Eval(s.row, e.scratch)
+		v, err := s.Where.Eval(s.row, ev.scratch)
 		if err != nil {
 			return false, "expression of where failed"
 		}
@@ -127,40 +166,40 @@ func (e *Engine) evaluate(s *source) (pass bool, reason string) {
 	}
 	for i := range s.Compute {
 		c := &s.Compute[i]
-		v, err := c.Expr.Eval(s.row, e.scratch)
+		v, err := c.Expr.Eval(s.row, ev.scratch)
 		if err != nil {
 			return false, "expression of computed field " + c.Name + " failed"
 		}
 		s.row[c.Slot] = v
 	}
-	e.key = append(e.key[:0], '{')
-	for i := range e.p.GroupBy {
-		g := &e.p.GroupBy[i]
-		v, err := g.Expr.Eval(s.row, e.scratch)
+	ev.key = append(ev.key[:0], '{')
+	for i := range ev.p.GroupBy {
+		g := &ev.p.GroupBy[i]
+		v, err := g.Expr.Eval(s.row, ev.scratch)
 		if err != nil {
 			return false, "expression of group key " + g.Name + " failed"
 		}
-		e.key = append(e.key, e.shape.keys[i]...)
+		ev.key = append(ev.key, ev.shape.keys[i]...)
 		var ok bool
-		if e.key, ok = v.AppendJSON(e.key); !ok {
+		if ev.key, ok = v.AppendJSON(ev.key); !ok {
 			return false, "group key " + g.Name + " is not a number, a string, true or false"
 		}
 	}
-	e.key = append(e.key, '}')
-	for i := range e.p.Aggregates {
-		a := &e.p.Aggregates[i]
+	ev.key = append(ev.key, '}')
+	for i := range ev.p.Aggregates {
+		a := &ev.p.Aggregates[i]
 		if a.Arg == nil {
-			e.args[i] = value.OfInt(1)
+			ev.args[i] = value.OfInt(1)
 			continue
 		}
-		v, err := a.Arg.Eval(s.row, e.scratch)
+		v, err := a.Arg.Eval(s.row, ev.scratch)
 		if err != nil {
 			return false, "expression of aggregate " + a.Name + " failed"
 		}
 		if !a.Func.Accepts(v) {
 			return false, "argument of aggregate " + a.Name + " is not a number"
 		}
-		e.args[i] = v
+		ev.args[i] = v
 	}
 	return true, ""
 }

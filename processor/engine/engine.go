@@ -75,10 +75,7 @@ type Engine struct {
 	stats   Stats
 	misuse  error // a broken promise of the caller; Feed returns it from then on
 
-	// Scratch of the record at hand.
-	key     []byte
-	args    []value.Value
-	scratch *pipeline.Scratch
+	eval evaluator // of Feed
 }
 
 // source is a pipeline source with its decoder and a row to decode into.
@@ -88,21 +85,29 @@ type source struct {
 	row     []value.Value
 }
 
+func newSource(s *pipeline.Source) (*source, error) {
+	d, err := newDecoder(s)
+	if err != nil {
+		return nil, fmt.Errorf("prepare source %s: %w", s.Topic, err)
+	}
+	return &source{Source: s, decoder: d, row: make([]value.Value, s.Slots)}, nil
+}
+
 // New makes an engine. floors are all floors known from the decision log; each is applied when its partition has been read to its offset.
 // For keyed pipelines partition p of every source co-partitions and each closes alone.
 func New(p *pipeline.Pipeline, schemas Schemas, floors []Floor) (*Engine, error) {
 	e := &Engine{p: p, schemas: schemas, parts: map[TP]*partition{}, floors: map[TP][]Floor{}, sources: map[string]*source{},
-		shape: newShape(p), late: lateByOwnPartition, args: make([]value.Value, len(p.Aggregates)), scratch: pipeline.NewScratch()}
+		shape: newShape(p), late: lateByOwnPartition}
+	e.eval = newEvaluator(p, &e.shape)
 	if !p.Keyed {
 		e.merged = newShard()
 	}
 	for i := range p.Source {
-		s := &p.Source[i]
-		d, err := newDecoder(s)
+		s, err := newSource(&p.Source[i])
 		if err != nil {
-			return nil, fmt.Errorf("prepare source %s: %w", s.Topic, err)
+			return nil, err
 		}
-		e.sources[s.Topic] = &source{Source: s, decoder: d, row: make([]value.Value, s.Slots)}
+		e.sources[s.Topic] = s
 	}
 	for _, f := range floors {
 		e.AddFloor(f)
@@ -195,16 +200,9 @@ func insertFloor(list []Floor, f Floor) (_ []Floor, changed bool) {
 // Feed takes consecutive records of one partition, in offset order, from its position on (older ones are ignored). It returns how many it took; fewer than
 // len(recs) only with an error. Keys, values and headers of records that become side outputs are kept, not copied, until Take.
 func (e *Engine) Feed(tp TP, recs []record.Record) (int, error) {
-	if e.misuse != nil {
-		return 0, e.misuse
-	}
-	p := e.parts[tp]
-	if p == nil {
-		return 0, fmt.Errorf("feed %s: the partition was not added", tp)
-	}
-	if w := p.watermark(); w < p.shard.closed {
-		return 0, fmt.Errorf("feed %s: windows are closed through %d and the partition's watermark is %s: a partition that appears late needs a floor at its first offset",
-			tp, p.shard.closed, timeText(w))
+	p, err := e.open(tp)
+	if err != nil {
+		return 0, err
 	}
 	for i := range recs {
 		r := &recs[i]
@@ -212,13 +210,31 @@ func (e *Engine) Feed(tp TP, recs []record.Record) (int, error) {
 			continue
 		}
 		p.advance(r.Offset)
-		if err := e.take(p, r); err != nil {
+		pre, err := e.eval.prepare(e.schemas, p.tp, p.source, r)
+		if err != nil {
 			return i, fmt.Errorf("feed %s offset %d: %w", tp, r.Offset, err)
 		}
+		e.apply(p, r, pre, e.eval.key, e.eval.args)
 		p.advance(r.Offset + 1)
 		e.stats.Records++
 	}
 	return len(recs), nil
+}
+
+// open returns a partition that may be fed.
+func (e *Engine) open(tp TP) (*partition, error) {
+	if e.misuse != nil {
+		return nil, e.misuse
+	}
+	p := e.parts[tp]
+	if p == nil {
+		return nil, fmt.Errorf("feed %s: the partition was not added", tp)
+	}
+	if w := p.watermark(); w < p.shard.closed {
+		return nil, fmt.Errorf("feed %s: windows are closed through %d and the partition's watermark is %s: a partition that appears late needs a floor at its first offset",
+			tp, p.shard.closed, timeText(w))
+	}
+	return p, nil
 }
 
 // Advance moves a partition's position to next, past offsets that hold no record.

@@ -15,16 +15,17 @@ import (
 
 // world is one random case: a pipeline, its logs, the floors that a live run decided, and how far that run read.
 type world struct {
-	p        *pipeline.Pipeline
-	text     string
-	keyed    bool
-	delay    int64
-	size     int64
-	maxFut   int64
-	logs     [][]record.Record // by partition
-	frontier []int64           // position that the live run reached
-	floors   []Floor
-	initial  int // partitions that are there from the start
+	p         *pipeline.Pipeline
+	text      string
+	keyed     bool
+	delay     int64
+	size      int64
+	maxFut    int64
+	logs      [][]record.Record // by partition
+	frontier  []int64           // position that the live run reached
+	floors    []Floor
+	initial   int                          // partitions that are there from the start
+	preparers map[*Engine]map[TP]*Preparer // made as they are needed
 }
 
 func tpOf(p int) TP { return TP{Topic: "in", Partition: int32(p)} }
@@ -108,7 +109,10 @@ func (w *world) feed(t testing.TB, e *Engine, p, n int, until int64) {
 		to++
 	}
 	// Some records from before the position as well: they must be ignored.
-	if took, err := e.Feed(tp, w.logs[p][max(0, from-1):to]); err != nil || took != to-max(0, from-1) {
+	recs := w.logs[p][max(0, from-1):to]
+	if (to+p)%2 == 0 { // prepared ahead or not is the same
+		w.feedPrepared(t, e, tp, recs)
+	} else if took, err := e.Feed(tp, recs); err != nil || took != len(recs) {
 		t.Fatalf("feed %v: %d, %v", tp, took, err)
 	}
 	if to == len(w.logs[p]) || w.logs[p][to].Offset >= until {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tapedeck.dev/tapedeck/processor/agg"
+	"tapedeck.dev/tapedeck/processor/value"
 )
 
 // shard is the windows that close together, and the partitions whose minimum closes them: all of a merged pipeline, one of a keyed one.
@@ -76,8 +77,8 @@ func (e *Engine) window(s *shard, end int64) *window {
 	return w
 }
 
-// add adds the record at hand (e.key, e.args) at p's position to the window that ends at end.
-func (e *Engine) add(p *partition, end int64) {
+// add adds the record at p's position, with its key and aggregate arguments, to the window that ends at end.
+func (e *Engine) add(p *partition, end int64, key []byte, args []value.Value) {
 	if s := p.shard; s.closed < end && end <= s.emitted || end > s.limit {
 		return // handed out before a restart, after which it is read again; or it will never be
 	}
@@ -90,16 +91,16 @@ func (e *Engine) add(p *partition, end int64) {
 	if n := &w.needs[p.index]; n.offset < 0 {
 		*n = need{p.pos, p.maxTime}
 	}
-	g := w.groups[string(e.key)]
+	g := w.groups[string(key)]
 	if g == nil {
-		g = &group{key: string(e.key), accs: make([]agg.Acc, len(e.p.Aggregates))}
+		g = &group{key: string(key), accs: make([]agg.Acc, len(e.p.Aggregates))}
 		w.groups[g.key] = g
 		w.bytes += groupBytes + int64(len(g.key)) + agg.AccBytes*int64(len(g.accs))
 	}
 	for i := range g.accs {
 		a := &g.accs[i]
 		before := a.Extra()
-		e.p.Aggregates[i].Func.Add(a, e.args[i])
+		e.p.Aggregates[i].Func.Add(a, args[i])
 		w.bytes += a.Extra() - before
 	}
 	e.stats.StateBytes += w.bytes - held

@@ -5,6 +5,7 @@ package schemas
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"tapedeck.dev/tapedeck/processor/engine"
 	"tapedeck.dev/tapedeck/shared/record"
@@ -49,8 +50,12 @@ func New() *Source {
 // today: the live run acted on it.
 func (s *Source) Decide(tp record.TopicPartition, offset int64) { s.unknown[place{tp, offset}] = true }
 
-// Know adds what the registry said.
-func (s *Source) Know(id int, w segment.Schema) { s.registry[id] = w }
+// Know adds what the registry said. Views that were taken before do not know it.
+func (s *Source) Know(id int, w segment.Schema) {
+	more := maps.Clone(s.registry)
+	more[id] = w
+	s.registry = more
+}
 
 // Segment sets the schemas embedded in the segment that tp reads now; they go before the registry's, because a registry
 // may have been rebuilt with other ids since.
@@ -66,13 +71,31 @@ func (s *Source) Segment(tp record.TopicPartition, embedded []segment.Schema) {
 
 // Writer implements engine.Schemas.
 func (s *Source) Writer(tp record.TopicPartition, offset int64, id int) (segment.Schema, bool, error) {
-	if s.unknown[place{tp, offset}] {
+	return s.View(tp).Writer(tp, offset, id)
+}
+
+// View is what a Source knows of one partition's schemas at one moment. It may be used beside the Source, whatever becomes of that, except
+// for Decide.
+type View struct {
+	unknown  map[place]bool
+	segment  map[int]segment.Schema
+	registry map[int]segment.Schema
+}
+
+// View returns what is known now.
+func (s *Source) View(tp record.TopicPartition) View {
+	return View{s.unknown, s.segment[tp], s.registry}
+}
+
+// Writer implements engine.Schemas.
+func (v View) Writer(tp record.TopicPartition, offset int64, id int) (segment.Schema, bool, error) {
+	if len(v.unknown) > 0 && v.unknown[place{tp, offset}] {
 		return segment.Schema{}, false, nil
 	}
-	if w, ok := s.segment[tp][id]; ok {
+	if w, ok := v.segment[id]; ok {
 		return w, true, nil
 	}
-	if w, ok := s.registry[id]; ok {
+	if w, ok := v.registry[id]; ok {
 		return w, true, nil
 	}
 	return segment.Schema{}, false, &MissingError{tp, offset, id}

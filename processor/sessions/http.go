@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -77,13 +78,15 @@ func (m *Manager) serveSegment(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer m.uploads.Release(weight)
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, m.cfg.MaxSegmentBytes))
-	if err != nil {
+	var body bytes.Buffer
+	// Not more than a step ahead of the bytes that came: the length is only a claim.
+	body.Grow(int(min(max(r.ContentLength, 0), 64<<20)) + bytes.MinRead)
+	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, m.cfg.MaxSegmentBytes)); err != nil {
 		reply(w, nil, tooLarge(err, m.cfg.MaxSegmentBytes, " (session.max.segment.bytes)"))
 		return
 	}
 	tp := kafka.TP{Topic: r.PathValue("topic"), Partition: int32(partition)}
-	ack, err := m.Segment(r.Context(), r.PathValue("name"), epoch, tp, start, data)
+	ack, err := m.Segment(r.Context(), r.PathValue("name"), epoch, tp, start, body.Bytes())
 	reply(w, ack, err)
 }
 

@@ -42,6 +42,8 @@ type Config struct {
 	TxTimeout       time.Duration  // 60 s
 	Replication     int            // of topics that are created; ≤ 0: the broker's default
 	Log             *zap.Logger
+
+	decoded *semaphore.Weighted // bytes of records that are kept while their segments are fed, of all sessions
 }
 
 // Manager holds the sessions of this process. Safe for concurrent use.
@@ -72,6 +74,7 @@ func NewManager(cfg Config) *Manager {
 	setDefault(&cfg.TxBytes, 64<<20)
 	setDefault(&cfg.TxTimeout, time.Minute)
 	cfg.MaxUploadBytes = max(cfg.MaxUploadBytes, cfg.MaxSegmentBytes)
+	cfg.decoded = semaphore.NewWeighted(cfg.MaxUploadBytes / 4)
 	return &Manager{cfg: cfg, uploads: semaphore.NewWeighted(cfg.MaxUploadBytes), slots: map[string]*slot{}}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"tapedeck.dev/tapedeck/processor/schemas"
@@ -22,28 +21,6 @@ const (
 
 // object names a segment in errors.
 func object(tp kafka.TP, start int64) string { return fmt.Sprintf("segment %s+%020d", tp, start) }
-
-// checkSegment reads a whole segment without feeding anything, so that a corrupt one has no effect.
-func checkSegment(tp kafka.TP, start int64, data []byte) (*segment.Header, error) {
-	name := object(tp, start)
-	r, err := segment.NewReader(name, data)
-	if err != nil {
-		return nil, corrupt(name, err)
-	}
-	h := r.Header()
-	if h.TP() != tp || h.Start != start {
-		return nil, refused("%s: the object holds %s from %d", name, h.TP(), h.Start)
-	}
-	var rec record.Record
-	for {
-		switch err := r.Next(&rec); {
-		case err == io.EOF:
-			return h, nil
-		case err != nil:
-			return nil, corrupt(name, err)
-		}
-	}
-}
 
 func corrupt(name string, err error) error {
 	var c *segment.CorruptError
@@ -89,11 +66,20 @@ func (s *open) segment(ctx context.Context, epoch int64, tp kafka.TP, start int6
 	if !ok {
 		return session.Ack{}, missing("session %s has no range of %s", s.name, tp)
 	}
-	h, err := checkSegment(tp, start, data)
+	kept := int64(0)
+	defer func() { s.cfg.decoded.Release(kept) }()
+	c, err := readContent(tp, start, data, func(bytes int64) bool {
+		if !s.cfg.decoded.TryAcquire(bytes) {
+			return false
+		}
+		kept = bytes
+		return true
+	})
 	if err != nil {
 		return session.Ack{}, err
 	}
-	if err := fits(s.req, p.rng, h); err != nil {
+	defer c.release()
+	if err := fits(s.req, p.rng, c.h); err != nil {
 		return session.Ack{}, err
 	}
 	p.feeding.Lock()
@@ -104,46 +90,30 @@ func (s *open) segment(ctx context.Context, epoch int64, tp kafka.TP, start int6
 	take, expected := false, int64(0)
 	if err == nil {
 		expected = s.eng.Position(tp)
-		take, err = verdict(h.Start, h.Next, expected, p.rng)
+		take, err = verdict(c.h.Start, c.h.Next, expected, p.rng)
 	}
 	if err == nil && take {
-		s.src.Segment(tp, h.Schemas)
+		s.src.Segment(tp, c.h.Schemas)
+		p.schemas = s.src.View(tp)
 	}
 	s.mu.Unlock()
 	if err != nil || !take {
 		return session.Ack{Expected: expected}, err
 	}
-	return s.feed(ctx, epoch, tp, p, h, data)
+	return s.feed(ctx, epoch, tp, p, c, expected)
 }
 
-// batch is decoded outside the session's mutex.
-type batch struct {
-	recs []record.Record
-	sums []uint64
-}
-
-func (s *open) feed(ctx context.Context, epoch int64, tp kafka.TP, p *part, h *segment.Header, data []byte) (session.Ack, error) {
-	r, err := segment.NewReader(object(tp, h.Start), data)
-	if err != nil {
-		return session.Ack{}, corrupt(object(tp, h.Start), err)
-	}
-	for end := false; !end; {
-		var b batch
-		for len(b.recs) < feedBatch {
-			var rec record.Record
-			if err := r.Next(&rec); err == io.EOF {
-				end = true
-				break
-			} else if err != nil {
-				return session.Ack{}, corrupt(object(tp, h.Start), err)
-			}
-			if rec.Offset < p.rng.From || rec.Offset >= p.rng.Until {
-				continue
-			}
-			b.recs = append(b.recs, rec)
-			b.sums = append(b.sums, segment.Checksum(r.Datum()))
+// feed gives the records from expected on to the engine. p.feeding is held, so that nobody else moves the partition.
+func (s *open) feed(ctx context.Context, epoch int64, tp kafka.TP, p *part, c *content, expected int64) (session.Ack, error) {
+	for {
+		recs, sums, err := c.next(feedBatch, max(expected, p.rng.From), p.rng.Until)
+		if err != nil {
+			return session.Ack{}, err
 		}
-		if err := s.feedBatch(ctx, epoch, tp, p, b); err != nil {
+		if len(recs) == 0 {
+			break
+		}
+		if err := s.feedBatch(ctx, epoch, tp, p, recs, sums); err != nil {
 			return session.Ack{}, err
 		}
 	}
@@ -152,7 +122,7 @@ func (s *open) feed(ctx context.Context, epoch int64, tp kafka.TP, p *part, h *s
 	if err := s.usable(epoch); err != nil {
 		return session.Ack{}, err
 	}
-	if next := min(h.Next, p.rng.Until); next > s.eng.Position(tp) {
+	if next := min(c.h.Next, p.rng.Until); next > s.eng.Position(tp) {
 		s.eng.Advance(tp, next)
 	}
 	s.delivered(tp)
@@ -166,13 +136,23 @@ func (s *open) feed(ctx context.Context, epoch int64, tp kafka.TP, p *part, h *s
 	return ack, nil
 }
 
-// feedBatch gives records to the engine; schemas that it asks for are looked up outside the mutex, so that other partitions go on. Where
-// only the segment may tell them, the session fails.
-func (s *open) feedBatch(ctx context.Context, epoch int64, tp kafka.TP, p *part, b batch) error {
-	for {
-		missing, err := s.feedSome(ctx, epoch, tp, p, &b)
-		if missing == nil || err != nil {
+// feedBatch gives records to the engine. What depends on each record alone (decoding above all) is done before the session's mutex is
+// taken, by all partitions at the same time. Schemas that it asks for are looked up outside the mutex too. Where only the segment may tell them, the
+// session fails.
+func (s *open) feedBatch(ctx context.Context, epoch int64, tp kafka.TP, p *part, recs []record.Record, sums []uint64) error {
+	b := &p.batch
+	defer b.Reset(nil) // recs are used by others after this
+	for b.Reset(recs); ; {
+		var missing *schemas.MissingError
+		err := p.preparer.Prepare(p.schemas, b)
+		if err != nil && !errors.As(err, &missing) {
+			return s.failNow(ctx, epoch, err.Error())
+		}
+		if err := s.feedPrepared(ctx, epoch, tp, p, recs, sums); err != nil {
 			return err
+		}
+		if missing == nil {
+			return nil
 		}
 		if s.req.SchemaSource() == session.FromSegment {
 			return s.failNoSchema(ctx, epoch, missing)
@@ -183,46 +163,43 @@ func (s *open) feedBatch(ctx context.Context, epoch int64, tp kafka.TP, p *part,
 		}
 		s.mu.Lock()
 		s.src.Know(missing.ID, w)
+		p.schemas = s.src.View(tp)
 		s.mu.Unlock()
 	}
 }
 
-func (s *open) feedSome(ctx context.Context, epoch int64, tp kafka.TP, p *part, b *batch) (*schemas.MissingError, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(epoch); err != nil {
-		return nil, err
-	}
-	if len(b.recs) > 0 {
-		if err := s.room(ctx, tp); err != nil {
-			return nil, err
-		}
-	}
-	n, err := s.eng.Feed(tp, b.recs)
-	for i := range n {
-		if off := b.recs[i].Offset; off >= p.goal && off > p.proof.last {
-			p.proof.add(off, b.sums[i])
-		}
-	}
-	s.fed += n
-	b.recs, b.sums = b.recs[n:], b.sums[n:]
-	if err == nil {
-		return nil, nil
-	}
-	var m *schemas.MissingError
-	if errors.As(err, &m) {
-		return m, nil
-	}
-	return nil, s.fail(ctx, err.Error())
-}
-
-func (s *open) failNoSchema(ctx context.Context, epoch int64, m *schemas.MissingError) error {
+func (s *open) feedPrepared(ctx context.Context, epoch int64, tp kafka.TP, p *part, recs []record.Record, sums []uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(epoch); err != nil {
 		return err
 	}
-	return s.fail(ctx, fmt.Sprintf("schema id %d of %s@%d is not in the segment, and no decision calls it unknown: what it meant to the live run is not known, "+
+	if err := s.room(ctx, tp); err != nil {
+		return err
+	}
+	err := s.eng.FeedPrepared(tp, &p.batch, func(i int) {
+		if off := recs[i].Offset; off >= p.goal && off > p.proof.last {
+			p.proof.add(off, sums[i])
+		}
+		s.fed++
+	})
+	if err != nil {
+		return s.fail(ctx, err.Error())
+	}
+	return nil
+}
+
+func (s *open) failNow(ctx context.Context, epoch int64, why string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(epoch); err != nil {
+		return err
+	}
+	return s.fail(ctx, why)
+}
+
+func (s *open) failNoSchema(ctx context.Context, epoch int64, m *schemas.MissingError) error {
+	return s.failNow(ctx, epoch, fmt.Sprintf("schema id %d of %s@%d is not in the segment, and no decision calls it unknown: what it meant to the live run is not known, "+
 		`and today's registry may mean something else; replay under another name with the promise recompute, or with "schemas": "registry" if the registry `+
 		"still is what it was", m.ID, m.TopicPartition, m.Offset))
 }

@@ -49,6 +49,11 @@ type part struct {
 	goal    int64      // stored position when the session was made: below it nothing is counted or handed out
 	feeding sync.Mutex // one segment of a partition at a time; taken before open.mu
 	proof   proof
+
+	// Of whoever holds feeding.
+	preparer *engine.Preparer
+	batch    engine.Batch
+	schemas  schemas.View // as of the segment that is fed
 }
 
 // proof counts the records taken inside the range, each once.
@@ -84,7 +89,11 @@ func newOpen(cfg *Config, name string, p *pipeline.Pipeline, log *decision.Log, 
 		if err != nil {
 			return nil, fmt.Errorf("session %s: %w", name, err)
 		}
-		s.parts[sp.TopicPartition] = &part{rng: stored.Request.Ranges[i], goal: sp.Position, proof: proof{sp.Count, sp.First, sp.Last, sum}}
+		preparer, err := s.eng.NewPreparer(sp.TopicPartition)
+		if err != nil {
+			return nil, fmt.Errorf("session %s: %w", name, err)
+		}
+		s.parts[sp.TopicPartition] = &part{rng: stored.Request.Ranges[i], goal: sp.Position, proof: proof{sp.Count, sp.First, sp.Last, sum}, preparer: preparer}
 		s.eng.AddPartition(sp.TopicPartition, sp.commit())
 		s.delivered(sp.TopicPartition)
 	}

@@ -88,7 +88,7 @@ func (l *loaded) read(key string, rng *job.Range, keep *job.Keeper, ps archive.P
 		}
 		l.proof.Count++
 		l.proof.Last = rec.Offset
-		sum += segment.Checksum(rd.Datum())
+		sum += rd.DatumChecksum()
 		l.maxTs = max(l.maxTs, rec.Timestamp)
 		l.named.Add(&rec)
 		spans.add(&rec, len(rd.Datum()))

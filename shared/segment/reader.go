@@ -24,6 +24,7 @@ type Reader struct {
 	block   cursor // the current block, decompressed
 	left    int64  // records of it
 	datum   []byte
+	sum     uint64 // of datum
 
 	want       offsets
 	count      int64
@@ -65,6 +66,9 @@ func (r *Reader) Header() *Header { return r.h }
 // Datum returns the encoded datum of the record that Next returned last (FORMAT.md); valid until the next call of Next.
 func (r *Reader) Datum() []byte { return r.datum }
 
+// DatumChecksum is Checksum(Datum()), which Next has computed.
+func (r *Reader) DatumChecksum() uint64 { return r.sum }
+
 // Next fills rec with the next record; its slices stay valid after further calls, and its leader epoch is unknown. io.EOF after
 // the last; before that it checks count, order, range, skipped ranges, sizes, checksum, min and max timestamps and, where the last record
 // is in this segment, LastHash, against the header. Other errors are *CorruptError. After an error Next returns it again.
@@ -91,7 +95,8 @@ func (r *Reader) Next(rec *record.Record) error {
 	r.minTs, r.maxTs = min(r.minTs, rec.Timestamp), max(r.maxTs, rec.Timestamp)
 	r.count++
 	r.datumBytes += int64(len(r.datum))
-	r.checksum += Checksum(r.datum)
+	r.sum = Checksum(r.datum)
+	r.checksum += r.sum
 	r.left--
 	if r.left == 0 && r.block.pos != len(r.block.b) {
 		r.datum, r.err = nil, &CorruptError{r.object, int64(r.blockAt),

@@ -28,7 +28,7 @@ func keys() []service.Key {
 		service.Key{Name: "state.max.bytes", Kind: service.Bytes, Default: "512MiB", Check: bytesAtLeast(1 << 20), Doc: "open windows of one pipeline in this process, about (its memory: plan for twice as much); above half of it partitions that are ahead of the one that holds the watermark back wait for it, and where that is not enough the pipeline is FAILED; at least 1MiB"},
 		service.Key{Name: "session.max.bytes", Kind: service.Bytes, Default: "256MiB", Doc: "open windows of one replay session, about; above half of it the partition that holds the watermark back goes first, and where that is not enough the session is FAILED"},
 		service.Key{Name: "session.max.segment.bytes", Kind: service.Bytes, Default: "1GiB", Doc: "largest segment object that a replay session takes"},
-		service.Key{Name: "session.max.upload.bytes", Kind: service.Bytes, Default: "1GiB", Doc: "all segments being received at one time, in memory; at least session.max.segment.bytes"},
+		service.Key{Name: "session.max.upload.bytes", Kind: service.Bytes, Default: "1GiB", Doc: "all segments being received at one time, in memory, and up to a quarter as much for their records while they are fed; at least session.max.segment.bytes"},
 	)
 }
 
