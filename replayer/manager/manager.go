@@ -18,7 +18,6 @@ import (
 	"tapedeck.dev/tapedeck/replayer/jobstore"
 	"tapedeck.dev/tapedeck/replayer/metrics"
 	"tapedeck.dev/tapedeck/replayer/run"
-	"tapedeck.dev/tapedeck/shared/archive"
 )
 
 // Settings of a Manager.
@@ -39,7 +38,7 @@ const quietScans = 10
 // Manager of jobs. Safe for concurrent use.
 type Manager struct {
 	jobs    *jobstore.Store
-	arch    *archive.Archive
+	arch    run.Source
 	targets map[string]Destination
 	set     Settings
 	log     *zap.Logger
@@ -63,7 +62,7 @@ type seen struct {
 }
 
 // New makes a Manager. targets are by name.
-func New(jobs *jobstore.Store, arch *archive.Archive, targets map[string]Destination, set Settings, log *zap.Logger, m *metrics.Metrics) *Manager {
+func New(jobs *jobstore.Store, arch run.Source, targets map[string]Destination, set Settings, log *zap.Logger, m *metrics.Metrics) *Manager {
 	return &Manager{jobs: jobs, arch: arch, targets: targets, set: set, log: log, metrics: m,
 		seen: map[string]*seen{}, workers: map[string]*worker{}, closed: make(chan struct{}), odd: map[string]string{}}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"tapedeck.dev/tapedeck/replayer/job"
-	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/segment"
 )
@@ -20,7 +19,7 @@ type choice struct {
 }
 
 // choose finds the partitions of a request. inputs are taken where it names no topics.
-func choose(ctx context.Context, arch *archive.Archive, r *job.Request, inputs []string) (*choice, error) {
+func choose(ctx context.Context, arch Source, r *job.Request, inputs []string) (*choice, error) {
 	topics := slices.Clone(r.Topics)
 	if len(topics) == 0 {
 		for _, name := range inputs {
@@ -36,7 +35,7 @@ func choose(ctx context.Context, arch *archive.Archive, r *job.Request, inputs [
 		if err != nil {
 			return nil, wrapDefinite(err)
 		}
-		more, err := matching(patterns, named, have, fmt.Sprintf("%s (topics.dir %s)", arch.Store(), arch.TopicsDir()))
+		more, err := matching(patterns, named, have, arch.Where())
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +45,7 @@ func choose(ctx context.Context, arch *archive.Archive, r *job.Request, inputs [
 }
 
 // chooseOf finds the partitions of topics that are given by name, without what is excluded.
-func chooseOf(ctx context.Context, arch *archive.Archive, r *job.Request, named []job.Topic) (*choice, error) {
+func chooseOf(ctx context.Context, arch Source, r *job.Request, named []job.Topic) (*choice, error) {
 	c := &choice{partial: map[string]bool{}}
 	out := newExclusion(r.Exclude)
 	logs := map[string]string{} // topic in Kafka → as it was asked for

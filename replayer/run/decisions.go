@@ -13,7 +13,6 @@ import (
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/segment"
 	"tapedeck.dev/tapedeck/shared/session"
-	"tapedeck.dev/tapedeck/shared/store"
 )
 
 // The decision log is small (a line per partition that appeared late, or per closing made by a clock), so it travels in the session
@@ -25,8 +24,8 @@ const (
 
 // planDecisions plans the whole decision log as archived now. Its end is part of the stored plan, so that every opening of the session has
 // the same body.
-func planDecisions(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *session.Pipeline) (*archive.PartitionPlan, error) {
-	if pipe.DecisionsTopic == "" {
+func planDecisions(ctx context.Context, arch Source, r *job.Request, pipe *session.Pipeline) (*archive.PartitionPlan, error) {
+	if pipe.DecisionsTopic == "" || lossy(arch) != "" {
 		return nil, nil
 	}
 	chain, err := chainOf(ctx, arch, pipe.DecisionsTopic)
@@ -53,7 +52,7 @@ func planDecisions(ctx context.Context, arch *archive.Archive, r *job.Request, p
 }
 
 // readDecisions returns the values of the planned part of the decision log, in offset order.
-func readDecisions(ctx context.Context, st store.Store, p *archive.PartitionPlan) ([]json.RawMessage, error) {
+func readDecisions(ctx context.Context, arch Source, p *archive.PartitionPlan) ([]json.RawMessage, error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -61,7 +60,7 @@ func readDecisions(ctx context.Context, st store.Store, p *archive.PartitionPlan
 	var out []json.RawMessage
 	total := 0
 	for i, ps := range p.Segments {
-		l, err := load(ctx, st, &rng, nil, i, ps, pace.Bounds{})
+		l, err := load(ctx, arch, &rng, nil, i, ps, pace.Bounds{})
 		if err != nil {
 			return nil, err
 		}

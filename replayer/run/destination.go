@@ -34,11 +34,11 @@ func (d *Processor) DryRun(ctx context.Context, r *job.Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := MakePlan(ctx, d.r.Archive, r, pipe)
+	plan, err := MakePlan(ctx, d.r.Source(), r, pipe)
 	if err != nil {
 		return nil, err
 	}
-	return plan, Ask(ctx, d.r.Archive, plan, r, d.c)
+	return plan, Ask(ctx, d.r.Source(), plan, r, d.c)
 }
 
 // Prepare plans a job, or finds the segments of its stored plan again. It repeats what may pass.

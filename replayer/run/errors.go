@@ -28,6 +28,10 @@ func failf(format string, args ...any) error { return &Failure{fmt.Errorf(format
 // definite reports whether an error of the archive will be the same the next time.
 func definite(err error) bool {
 	var corrupt *segment.CorruptError
+	var foreign interface{ Definite() bool }
+	if errors.As(err, &foreign) && foreign.Definite() {
+		return true
+	}
 	return errors.Is(err, archive.ErrNotArchived) || errors.Is(err, archive.ErrEmptyRange) || errors.Is(err, archive.ErrBeyond) ||
 		errors.Is(err, archive.ErrBadBound) || errors.Is(err, archive.ErrOtherLog) || errors.Is(err, archive.ErrForeign) || errors.Is(err, archive.ErrBroken) ||
 		errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) || errors.As(err, &corrupt)

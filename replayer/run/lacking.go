@@ -15,8 +15,8 @@ import (
 // lacking finds writer schemas that a segment was archived without, while the registry was down, and that the archive got afterwards. A receiver
 // knows what the segment says, so they are put into the copy that it is sent.
 type lacking struct {
-	mu     sync.Mutex // partitions are loaded side by side
-	finder *archive.SchemaFinder
+	mu     sync.Mutex            // partitions are loaded side by side
+	finder *archive.SchemaFinder // nil where segments lack nothing that could be found
 
 	topicsDir string
 }
@@ -24,6 +24,9 @@ type lacking struct {
 // complete adds to l.body what it lacks. A schema that the archive does not have, or has in two meanings of which none is said to be this segment's, is
 // left out: whether it is needed at all, and what then, is the receiver's to say.
 func (k *lacking) complete(ctx context.Context, key string, l *loaded) error {
+	if k.finder == nil {
+		return nil
+	}
 	name, err := segment.ParseName(k.topicsDir, key)
 	if err != nil {
 		return &Failure{err}
@@ -54,4 +57,11 @@ func (k *lacking) complete(ctx context.Context, key string, l *loaded) error {
 	}
 	l.body = body
 	return nil
+}
+
+func (r *Runner) newLacking() lacking {
+	if r.Foreign != nil {
+		return lacking{} // its segments are made with every schema that they name
+	}
+	return lacking{finder: r.Archive.NewSchemaFinder(nil), topicsDir: r.Archive.TopicsDir()}
 }

@@ -12,7 +12,6 @@ import (
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/schema"
 	"tapedeck.dev/tapedeck/shared/segment"
-	"tapedeck.dev/tapedeck/shared/store"
 )
 
 // loaded is a segment that has been read in full and found sound.
@@ -42,8 +41,8 @@ type loaded struct {
 // load reads one planned object, checks every record of it, and finds where to cut it so that no part passes the bounds; keep chooses among the
 // records of the range. Errors: *Failure of an *unreadable where the object is damaged, missing or not the planned one; others are the store's and
 // worth a repetition.
-func load(ctx context.Context, st store.Store, rng *job.Range, keep *job.Keeper, index int, ps archive.PlannedSegment, b pace.Bounds) (*loaded, error) {
-	data, err := st.Get(ctx, ps.Key)
+func load(ctx context.Context, arch Source, rng *job.Range, keep *job.Keeper, index int, ps archive.PlannedSegment, b pace.Bounds) (*loaded, error) {
+	data, err := arch.Segment(ctx, ps)
 	if err != nil {
 		return nil, notRead(err, rng.TopicPartition, ps.Key)
 	}

@@ -23,8 +23,8 @@ type member struct {
 
 // addMembers adds an empty range for each partition that the live run read and that has no archive at all, because nothing was ever
 // written to it. Only topics that were asked for as a whole are completed.
-func (p *Plan) addMembers(ctx context.Context, arch *archive.Archive, partial map[string]bool) error {
-	values, err := readDecisions(ctx, arch.Store(), p.Decisions)
+func (p *Plan) addMembers(ctx context.Context, arch Source, partial map[string]bool) error {
+	values, err := readDecisions(ctx, arch, p.Decisions)
 	if err != nil {
 		return err
 	}

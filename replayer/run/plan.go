@@ -68,9 +68,12 @@ func (p *Plan) Pin() *job.Pinned {
 
 // MakePlan plans a request from the archive and from what the target's pipeline reads. A *Failure says what is not there; other errors are
 // those of the store, and may pass.
-func MakePlan(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *session.Pipeline) (*Plan, error) {
+func MakePlan(ctx context.Context, arch Source, r *job.Request, pipe *session.Pipeline) (*Plan, error) {
 	if r.Windows != nil {
 		return nil, failf("windows are not in this version")
+	}
+	if why := lossy(arch); why != "" && r.Promise == session.Reproduce {
+		return nil, failf(`promise "reproduce" cannot be kept: %s; ask for promise "recompute"`, why)
 	}
 	parts, partial, err := planParts(ctx, arch, r, pipe.Inputs)
 	if err != nil {
@@ -91,13 +94,13 @@ func MakePlan(ctx context.Context, arch *archive.Archive, r *job.Request, pipe *
 
 // PlanParts plans the partitions of a request, by topic and partition, whatever the target: those of the request's topics, or of inputs where it names
 // none. Errors as of MakePlan.
-func PlanParts(ctx context.Context, arch *archive.Archive, r *job.Request, inputs []string) ([]archive.PartitionPlan, error) {
+func PlanParts(ctx context.Context, arch Source, r *job.Request, inputs []string) ([]archive.PartitionPlan, error) {
 	parts, _, err := planParts(ctx, arch, r, inputs)
 	return parts, err
 }
 
 // planParts tells besides of which topics not every partition was asked for.
-func planParts(ctx context.Context, arch *archive.Archive, r *job.Request, inputs []string) ([]archive.PartitionPlan, map[string]bool, error) {
+func planParts(ctx context.Context, arch Source, r *job.Request, inputs []string) ([]archive.PartitionPlan, map[string]bool, error) {
 	chosen, err := choose(ctx, arch, r, inputs)
 	if err != nil {
 		return nil, nil, err
@@ -144,7 +147,7 @@ func wrapDefinite(err error) error {
 
 // chainOf returns the name of the chains that a request's topic means. A topic that was created again is archived as several logs, and which one is
 // meant must be said.
-func chainOf(ctx context.Context, arch *archive.Archive, name string) (string, error) {
+func chainOf(ctx context.Context, arch Source, name string) (string, error) {
 	base, n := segment.SplitTopic(name)
 	if base != name {
 		return segment.Incarnation(base, n), nil
@@ -177,14 +180,13 @@ func byTP(a, b record.TopicPartition) int {
 }
 
 // missingTopic tells a wrong name from a wrong place.
-func missingTopic(ctx context.Context, arch *archive.Archive, topic string) error {
-	where := fmt.Sprintf("%s (topics.dir %s)", arch.Store(), arch.TopicsDir())
+func missingTopic(ctx context.Context, arch Source, topic string) error {
 	all, err := arch.List(ctx)
 	if err != nil {
 		return wrapDefinite(err)
 	}
 	if len(all) == 0 {
-		return failf("the archive has no topic %s: %s holds no topics at all; check the store's address, its prefix and topics.dir", topic, where)
+		return failf("the archive has no topic %s: %s holds no topics at all; check the store's address, its prefix and topics.dir", topic, arch.Where())
 	}
 	var names []string
 	for _, tp := range all {
@@ -192,10 +194,10 @@ func missingTopic(ctx context.Context, arch *archive.Archive, topic string) erro
 			names = append(names, tp.Topic)
 		}
 	}
-	return failf("the archive has no topic %s: %s holds %s", topic, where, shortList(names))
+	return failf("the archive has no topic %s: %s holds %s", topic, arch.Where(), shortList(names))
 }
 
-func planPartition(ctx context.Context, arch *archive.Archive, r *job.Request, tp record.TopicPartition, allowEmpty bool) (*archive.PartitionPlan, error) {
+func planPartition(ctx context.Context, arch Source, r *job.Request, tp record.TopicPartition, allowEmpty bool) (*archive.PartitionPlan, error) {
 	from, until := r.EndsOf(inKafka(tp))
 	return arch.Plan(ctx, archive.Request{TP: tp, From: archive.Bound(from), Until: archive.Bound(until), AllowEmpty: allowEmpty,
 		PassUnreadable: r.OnUnreadable == job.UnreadableSkip})
@@ -207,9 +209,13 @@ func checkLost(r *job.Request, parts []archive.PartitionPlan) error {
 	}
 	for _, p := range parts {
 		for _, g := range p.Gaps {
-			if g.Class == segment.Lost {
+			switch g.Class {
+			case segment.Lost:
 				return failf("offsets [%d, %d) of %s are lost: Kafka had deleted them before they were archived; "+
 					`replay a range without them, or allow it with onLost "allow"`, g.From, g.To, p.TopicPartition)
+			case archive.Unknown:
+				return failf("no object of the archive holds offsets [%d, %d) of %s, and nothing says why (control markers, compaction, records that the sink left out, or an object "+
+					`that is gone); replay a range without them, or allow it with onLost "allow"`, g.From, g.To, p.TopicPartition)
 			}
 		}
 	}
@@ -218,7 +224,7 @@ func checkLost(r *job.Request, parts []archive.PartitionPlan) error {
 
 // Replan finds the segments of a stored plan again. The archive never changes, so they are the same as at first; what no longer fits is a
 // *Failure.
-func Replan(ctx context.Context, arch *archive.Archive, r *job.Request, pin *job.Pinned) (*Plan, error) {
+func Replan(ctx context.Context, arch Source, r *job.Request, pin *job.Pinned) (*Plan, error) {
 	p := &Plan{Name: r.Name, Target: r.Target, Pipeline: pin.Pipeline, PipelineHash: pin.PipelineHash, Kafka: pin.Kafka, Promise: r.Promise, EndMode: r.EndMode,
 		Partitions: make([]archive.PartitionPlan, len(pin.Ranges))}
 	g, gctx := errgroup.WithContext(ctx)
@@ -245,7 +251,7 @@ func Replan(ctx context.Context, arch *archive.Archive, r *job.Request, pin *job
 	return p, nil
 }
 
-func replanRange(ctx context.Context, arch *archive.Archive, r *job.Request, rng *job.Range) (*archive.PartitionPlan, error) {
+func replanRange(ctx context.Context, arch Source, r *job.Request, rng *job.Range) (*archive.PartitionPlan, error) {
 	pp := &archive.PartitionPlan{TopicPartition: rng.TopicPartition, Incarnation: rng.Incarnation, TopicID: rng.TopicID, ClusterID: rng.ClusterID, Isolation: rng.Isolation,
 		From: rng.From, Until: rng.Until, Gaps: rng.Gaps}
 	if rng.From < rng.Until {
@@ -261,7 +267,7 @@ func replanRange(ctx context.Context, arch *archive.Archive, r *job.Request, rng
 			return nil, failf("%s was planned as topic id %s of cluster %s; the archive holds topic id %s of cluster %s now",
 				rng.TopicPartition, rng.TopicID, rng.ClusterID, now.TopicID, now.ClusterID)
 		}
-		pp.Segments = now.Segments
+		pp.Segments, pp.Fidelity = now.Segments, now.Fidelity
 	}
 	pp.FromTimestamp, pp.UntilTimestamp = rng.FromTimestamp, rng.UntilTimestamp
 	return pp, nil

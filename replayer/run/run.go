@@ -28,7 +28,9 @@ type Settings struct {
 
 // Runner executes jobs. It holds no state of any of them.
 type Runner struct {
+	// Archive is ours: where jobs and marks of targets are, and the records too where Foreign is nil.
 	Archive  *archive.Archive
+	Foreign  Source // records written by others; nil for none
 	Settings Settings
 	Log      *zap.Logger
 	Metrics  *metrics.Metrics
@@ -37,13 +39,13 @@ type Runner struct {
 // Prepare asks the target for its pipeline and makes the plan, or finds the segments of the stored one. It repeats what may pass.
 func (r *Runner) Prepare(ctx context.Context, j *job.Job, dest *target.Client) (*Plan, error) {
 	if j.Plan != nil {
-		return retry(ctx, r, "store", func(ctx context.Context) (*Plan, error) { return Replan(ctx, r.Archive, &j.Request, j.Plan) })
+		return retry(ctx, r, "store", func(ctx context.Context) (*Plan, error) { return Replan(ctx, r.Source(), &j.Request, j.Plan) })
 	}
 	pipe, err := r.pipeline(ctx, dest)
 	if err != nil {
 		return nil, err
 	}
-	return retry(ctx, r, "store", func(ctx context.Context) (*Plan, error) { return MakePlan(ctx, r.Archive, &j.Request, pipe) })
+	return retry(ctx, r, "store", func(ctx context.Context) (*Plan, error) { return MakePlan(ctx, r.Source(), &j.Request, pipe) })
 }
 
 func (r *Runner) pipeline(ctx context.Context, dest *target.Client) (*session.Pipeline, error) {
@@ -108,7 +110,7 @@ type Run struct {
 
 // NewRun prepares an execution of j, which has been planned as plan, under j's epoch.
 func (r *Runner) NewRun(j *job.Job, plan *Plan, dest *target.Client) *Run {
-	return &Run{r: r, dest: dest, job: j, plan: plan, keep: j.Request.Filter.Keeper(), lacking: lacking{finder: r.Archive.NewSchemaFinder(nil), topicsDir: r.Archive.TopicsDir()},
+	return &Run{r: r, dest: dest, job: j, plan: plan, keep: j.Request.Filter.Keeper(), lacking: r.newLacking(),
 		track: newTracker(plan, j.Progress, r.trackerOptions(plan, &j.Request)),
 		log:   r.Log.With(zap.String("job", j.Request.Name), zap.Int64("epoch", j.Epoch))}
 }
@@ -164,7 +166,7 @@ func (x *Run) prepareRequest(ctx context.Context) error {
 			x.plan.Pipeline, x.plan.PipelineHash, pipe.Hash)
 	}
 	decisions, err := retry(ctx, x.r, "store", func(ctx context.Context) ([]json.RawMessage, error) {
-		return readDecisions(ctx, x.r.Archive.Store(), x.plan.Decisions)
+		return readDecisions(ctx, x.r.Source(), x.plan.Decisions)
 	})
 	if err != nil {
 		return err
@@ -186,8 +188,8 @@ func sessionRequest(plan *Plan, r *job.Request, decisions []json.RawMessage) ses
 }
 
 // Ask asks the target once whether it would take what is planned. A refusal is a *Failure.
-func Ask(ctx context.Context, arch *archive.Archive, plan *Plan, r *job.Request, dest *target.Client) error {
-	decisions, err := readDecisions(ctx, arch.Store(), plan.Decisions)
+func Ask(ctx context.Context, arch Source, plan *Plan, r *job.Request, dest *target.Client) error {
+	decisions, err := readDecisions(ctx, arch, plan.Decisions)
 	if err != nil {
 		return err
 	}

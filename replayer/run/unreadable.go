@@ -41,7 +41,11 @@ func notRead(err error, tp record.TopicPartition, key string) error {
 	case errors.Is(err, store.ErrCold):
 		return &Failure{unreadablef(key, "object %s (planned for %s): %w", key, tp, err)}
 	}
-	return fmt.Errorf("read %s: %w", key, err)
+	var foreign interface{ DamagedAt() int64 } // one object of another's archive
+	if errors.As(err, &foreign) {
+		return &Failure{&unreadable{key: key, at: foreign.DamagedAt(), err: fmt.Errorf("damaged object (planned for %s): %w", tp, err)}}
+	}
+	return wrapDefinite(fmt.Errorf("read %s: %w", key, err))
 }
 
 // damaged says what a reader's error means; the error itself names object and byte position.
@@ -60,7 +64,7 @@ func (x *Run) loadOrPass(ctx context.Context, p *part, index int) (*loaded, erro
 	if gap := x.track.passed(p, index); gap != nil {
 		return passOver(&p.rng, index, ps, gap)
 	}
-	l, err := load(ctx, x.r.Archive.Store(), &p.rng, x.keep, index, ps, x.track.bounds)
+	l, err := load(ctx, x.r.Source(), &p.rng, x.keep, index, ps, x.track.bounds)
 	if err == nil {
 		return l, x.lacking.complete(ctx, ps.Key, l)
 	}

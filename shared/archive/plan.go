@@ -50,11 +50,15 @@ type Request struct {
 
 // PlannedSegment is one object to read.
 type PlannedSegment struct {
-	Key   string `json:"key"`
-	Start int64  `json:"start"`
-	Next  int64  `json:"next"`
-	Count int64  `json:"count"` // records in the whole object
-	Bytes int64  `json:"bytes"`
+	Key string `json:"key"`
+	// Keys and Headers are the objects that hold these parts of the same records; only foreign archives have such.
+	Keys    string `json:"keys,omitempty"`
+	Headers string `json:"headers,omitempty"`
+
+	Start int64 `json:"start"`
+	Next  int64 `json:"next"`
+	Count int64 `json:"count"` // records in the whole object
+	Bytes int64 `json:"bytes"`
 	// Outside: none of its records can lie inside the plan's timestamps. It is part of the range, for a receiver that wants
 	// every offset in order; one that filters record by record may pass it over unread.
 	Outside bool `json:"outside,omitempty"`
@@ -80,6 +84,8 @@ type PartitionPlan struct {
 	UntilTimestamp int64            `json:"untilTimestamp"`
 	Segments       []PlannedSegment `json:"segments"`
 	Gaps           []segment.Skip   `json:"gaps"` // lost and not-archived ranges inside [From, Until)
+	// Fidelity says in words what the records of a foreign archive lack, or have been given; none for ours.
+	Fidelity []string `json:"fidelity,omitempty"`
 }
 
 // Plan is a pure function of index, headers and names. Errors name what is not there: ErrNotArchived (topic or partition),
