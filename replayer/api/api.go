@@ -30,11 +30,12 @@ type API struct {
 	// poll is how often an event stream looks at its job, and slowPoll how often where another replayer is at work on it, which
 	// costs a store call.
 	poll, slowPoll time.Duration
+	heartbeat      time.Duration // the longest silence of a stream
 }
 
 // New makes the API of m.
 func New(m *manager.Manager) *API {
-	return &API{m: m, poll: 250 * time.Millisecond, slowPoll: 2 * time.Second}
+	return &API{m: m, poll: 250 * time.Millisecond, slowPoll: 2 * time.Second, heartbeat: 15 * time.Second}
 }
 
 // Route is one call.
@@ -175,7 +176,7 @@ func statusOf(err error) int {
 }
 
 // events streams a job as server-sent events until it has ended: "state" when the state or the owner changes, "progress" when only the
-// numbers do. Each carries the whole job.
+// numbers do. Each carries the whole job, so that who connects late, or again, needs none of those before. A comment breaks long silences.
 func (a *API) events(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	v, err := a.m.Get(r.Context(), name)
@@ -188,7 +189,7 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w)
 	var lastData, lastState string
-	id, looked := 0, time.Now()
+	id, looked, spoke := 0, time.Now(), time.Now()
 	for {
 		data, err := json.Marshal(v)
 		if err != nil {
@@ -207,7 +208,12 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 			if flush.Flush() != nil {
 				return
 			}
-			lastData, lastState = string(data), state
+			lastData, lastState, spoke = string(data), state, time.Now()
+		} else if time.Since(spoke) >= a.heartbeat {
+			if _, err := io.WriteString(w, ": still here\n\n"); err != nil || flush.Flush() != nil {
+				return
+			}
+			spoke = time.Now()
 		}
 		if v.State.Ended() {
 			return

@@ -31,6 +31,7 @@ type rig struct {
 	gate atomic.Bool // closed: the receiver is at its limit
 	node *replaytest.Node
 	rc   *replaytest.Receiver
+	api  *api.API
 }
 
 func newRig(t *testing.T) *rig {
@@ -46,7 +47,8 @@ func newRig(t *testing.T) *rig {
 	}
 	g.node = replaytest.Start(t, a, g.rc, manager.Settings{ID: "a", Lease: time.Hour, Scan: 10 * time.Millisecond})
 	mux := http.NewServeMux()
-	api.New(g.node.Manager).Register(mux)
+	g.api = api.New(g.node.Manager)
+	g.api.Register(mux)
 	g.doc = apicheck.Load(t, api.OpenAPI)
 	g.Server = httptest.NewServer(g.doc.Handler(t, mux))
 	t.Cleanup(g.Close)

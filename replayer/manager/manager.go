@@ -379,12 +379,17 @@ func (m *Manager) view(e *jobstore.Entry) *View {
 	w := m.workers[e.Job.Request.Name]
 	m.mu.Unlock()
 	var live []job.Progress
+	var now *run.Live
 	if w != nil && w.epoch == e.Job.Epoch && e.Job.State.Owned() {
 		if x := w.run.Load(); x != nil {
 			live = (*x).Progress()
+			if l, ok := (*x).(run.Watched); ok {
+				at := l.Live()
+				now = &at
+			}
 		}
 	}
-	return view(e, live)
+	return view(e, live, now)
 }
 
 // Working lists the jobs that this replayer is at work on, sorted.

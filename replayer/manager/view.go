@@ -5,6 +5,7 @@ import (
 
 	"tapedeck.dev/tapedeck/replayer/job"
 	"tapedeck.dev/tapedeck/replayer/jobstore"
+	"tapedeck.dev/tapedeck/replayer/run"
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/segment"
 )
@@ -23,6 +24,7 @@ type View struct {
 	Pipeline   string          `json:"pipeline,omitempty"`
 	Request    job.Request     `json:"request"`
 	Totals     Totals          `json:"totals"`
+	Live       *LiveView       `json:"live,omitempty"`       // while this replayer is sending
 	Partitions []PartitionView `json:"partitions,omitempty"` // by topic, partition; after planning
 	Gaps       []GapView       `json:"gaps,omitempty"`       // objects that could not be read and were passed over, as the request allowed
 	Target     *TargetView     `json:"target,omitempty"`     // after the target has finished
@@ -31,7 +33,14 @@ type View struct {
 	FinishedAt *time.Time      `json:"finishedAt,omitempty"`
 }
 
-// Totals over the partitions. Segments and bytes are of whole objects.
+// LiveView is what only the replayer at work knows.
+type LiveView struct {
+	RecordsPerSecond float64 `json:"recordsPerSecond"` // accepted by the target, mean of the last ten seconds
+	BytesPerSecond   float64 `json:"bytesPerSecond"`
+	Waiting          string  `json:"waiting,omitempty"` // why nothing is on its way: rate, speed, skew, target
+}
+
+// Totals over the partitions. Segments, bytes and the records sent and planned are of whole objects, of which a range may take a part.
 type Totals struct {
 	Partitions      int   `json:"partitions"`
 	PartitionsDone  int   `json:"partitionsDone"`
@@ -40,6 +49,8 @@ type Totals struct {
 	Bytes           int64 `json:"bytes"`
 	BytesPlanned    int64 `json:"bytesPlanned"`
 	Records         int64 `json:"records"` // read from the archive, checked and in range
+	RecordsSent     int64 `json:"recordsSent"`
+	RecordsPlanned  int64 `json:"recordsPlanned"`
 }
 
 // PartitionView is one partition: its range, how far it is, and the proof.
@@ -51,8 +62,12 @@ type PartitionView struct {
 	Expected        int64          `json:"expected"` // next offset that the target wants; until when done
 	Segments        int            `json:"segments"`
 	SegmentsPlanned int            `json:"segmentsPlanned"`
-	Bytes           int64          `json:"bytes"`
-	BytesPlanned    int64          `json:"bytesPlanned"`
+	// State, where it is known: done, sending, loading, queued, or what it waits for: rate, speed, skew, target.
+	State          string `json:"state,omitempty"`
+	RecordsSent    int64  `json:"recordsSent"`
+	RecordsPlanned int64  `json:"recordsPlanned"`
+	Bytes          int64  `json:"bytes"`
+	BytesPlanned   int64  `json:"bytesPlanned"`
 	// Planned is the proof of what the archive holds, as far as it has been read (PlannedTo); Delivered what the target
 	// took, once it has finished. A job is COMPLETED only if they are equal.
 	Planned   job.Proof  `json:"planned"`
@@ -71,8 +86,8 @@ type TargetView struct {
 	DecisionsCompared bool `json:"decisionsCompared"`
 }
 
-// view renders an entry; live is the progress of a run in this process, nil where there is none.
-func view(e *jobstore.Entry, live []job.Progress) *View {
+// view renders an entry; live is the progress of a run in this process, and now what only that run knows, nil where there is none.
+func view(e *jobstore.Entry, live []job.Progress, now *run.Live) *View {
 	j := &e.Job
 	v := &View{Name: j.Request.Name, State: j.State, Error: j.Error, Possible: job.Possible(j.State), Epoch: j.Epoch, Owner: j.Owner,
 		Entry: e.N, Request: j.Request, CreatedAt: j.CreatedAt, StartedAt: j.StartedAt, FinishedAt: j.FinishedAt}
@@ -85,6 +100,9 @@ func view(e *jobstore.Entry, live []job.Progress) *View {
 	}
 	if j.Plan == nil {
 		return v
+	}
+	if now != nil {
+		v.Live = &LiveView{RecordsPerSecond: now.RecordsPerSecond, BytesPerSecond: now.BytesPerSecond, Waiting: now.Waiting}
 	}
 	v.Pipeline = j.Plan.Pipeline
 	progress := live
@@ -101,7 +119,14 @@ func view(e *jobstore.Entry, live []job.Progress) *View {
 			p = job.Progress{Expected: r.From, Verified: r.From, Proof: job.EmptyProof()}
 		}
 		pv := PartitionView{TopicPartition: r.TopicPartition, From: r.From, Until: r.Until, Gaps: r.Gaps, Expected: p.Expected,
-			Segments: p.Segments, SegmentsPlanned: r.Segments, Bytes: p.Bytes, BytesPlanned: r.Bytes, Planned: p.Proof, PlannedTo: p.Verified}
+			Segments: p.Segments, SegmentsPlanned: r.Segments, Bytes: p.Bytes, BytesPlanned: r.Bytes,
+			RecordsSent: p.Records, RecordsPlanned: r.Records, Planned: p.Proof, PlannedTo: p.Verified}
+		switch {
+		case now != nil:
+			pv.State = now.States[r.TopicPartition]
+		case p.Expected >= r.Until:
+			pv.State = run.StateDone
+		}
 		if j.Target != nil {
 			for _, d := range j.Target.Progress {
 				if d.TopicPartition == r.TopicPartition {
@@ -129,4 +154,6 @@ func (t *Totals) add(p *PartitionView) {
 	t.Bytes += p.Bytes
 	t.BytesPlanned += p.BytesPlanned
 	t.Records += p.Planned.Count
+	t.RecordsSent += p.RecordsSent
+	t.RecordsPlanned += p.RecordsPlanned
 }
