@@ -83,7 +83,7 @@ func TestMalformedCalls(t *testing.T) {
 
 // makeSense holds a request to the rules between fields, which the document tells in words.
 func makeSense(req map[string]any) {
-	for _, field := range []string{"topicMapping", "partitionMapping", "createTopics", "replicationFactor", "ifNotEmpty", "provenanceHeaders"} {
+	for _, field := range []string{"topicMapping", "partitionMapping", "createTopics", "replicationFactor", "ifNotEmpty", "provenanceHeaders", "groups", "registry"} {
 		delete(req, field) // of another type of target
 	}
 	if req["order"] != "event-time" {
