@@ -99,7 +99,9 @@ type ledger struct {
 	claims map[string]int64 // job id → highest epoch
 }
 
-func newLedger() *ledger { return &ledger{chunks: map[partID]map[int]mark{}, claims: map[string]int64{}} }
+func newLedger() *ledger {
+	return &ledger{chunks: map[partID]map[int]mark{}, claims: map[string]int64{}}
+}
 
 // add takes a record. What is not ours is passed over: the topic may be shared. What is ours and cannot be read is an error: it may be progress.
 func (l *ledger) add(rec *record.Record) error {
