@@ -2,6 +2,7 @@ package replayer
 
 import (
 	"tapedeck.dev/tapedeck/replayer/manager"
+	"tapedeck.dev/tapedeck/replayer/restore"
 	"tapedeck.dev/tapedeck/replayer/run"
 	"tapedeck.dev/tapedeck/replayer/target"
 )
@@ -16,6 +17,15 @@ func openTargets(set settings, runner *run.Runner) (map[string]manager.Destinati
 		}
 	}
 	for name, conf := range set.targets {
+		if conf.Kafka != nil {
+			d, err := restore.New(name, *conf.Kafka, runner)
+			if err != nil {
+				return nil, free, err
+			}
+			closers = append(closers, d.Close)
+			out[name] = d
+			continue
+		}
 		c, err := target.NewClient(conf, set.requestTimeout)
 		if err != nil {
 			return nil, free, err

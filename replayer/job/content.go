@@ -56,8 +56,6 @@ func (r *Request) contentKafka() error {
 	switch {
 	case r.Windows != nil:
 		return errors.New("windows are for a target of type processor: a restore knows no event time; give from and until")
-	case r.Filter != nil:
-		return errors.New("filter for a target of type kafka is not in this version")
 	case r.OnUnreadable != "":
 		return errors.New(`onUnreadable "skip" for a target of type kafka is not in this version`)
 	}

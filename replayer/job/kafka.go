@@ -5,12 +5,17 @@ import "tapedeck.dev/tapedeck/shared/record"
 // KafkaPlan is the part of a plan that says where a restore into Kafka writes. It is fixed when the job is planned, so that every replayer that
 // ever works on the job does the same.
 type KafkaPlan struct {
-	ClusterID string       `json:"clusterId"` // of the target
-	Progress  string       `json:"progress"`  // topic at the target that keeps the progress
-	Lanes     int          `json:"lanes"`     // transactional producers of the job, ≥ 1
-	Topics    []KafkaTopic `json:"topics"`    // of the target, by name
-	Parts     []KafkaPart  `json:"parts"`     // by source topic, partition; one of each Range
-	Warnings  []string     `json:"warnings,omitempty"`
+	ClusterID string `json:"clusterId"` // of the target
+	// Progress is the topic at the target that keeps the progress, with its id ("" in a dry run where it is not there yet), and in it the job's partition.
+	Progress          string `json:"progress"`
+	ProgressID        string `json:"progressId,omitempty"`
+	ProgressPartition int32  `json:"progressPartition"`
+
+	Append   bool         `json:"append,omitempty"` // the target may hold other records
+	Lanes    int          `json:"lanes"`            // transactional producers of the job, ≥ 1
+	Topics   []KafkaTopic `json:"topics"`           // of the target, by name
+	Parts    []KafkaPart  `json:"parts"`            // by source topic, partition; one of each Range
+	Warnings []string     `json:"warnings,omitempty"`
 	// Registry is what becomes of the schemas; nil: not asked for.
 	Registry *RegistryPlan `json:"registry,omitempty"`
 	// Groups are the consumer groups that are restored with the topics; nil: none.
@@ -55,6 +60,8 @@ type RestoredPart struct {
 	First                 int64                 `json:"first"`             // offset at the target of the first record, −1 for none
 	Last                  int64                 `json:"last"`              // −1 for none
 	Records               int64                 `json:"records"`
+	// Begin is where the target's log ended when the job was planned. Everything of the job is at or behind it.
+	Begin int64 `json:"begin"`
 	// TimestampsChanged counts the records whose timestamp the producer could not keep.
 	TimestampsChanged int64 `json:"timestampsChanged,omitempty"`
 }

@@ -64,6 +64,8 @@ func (r *Request) CheckKafka() error {
 		return fmt.Errorf("endMode %q is for a target of type processor; a restore has no windows to close", r.EndMode)
 	case r.Schemas != session.FromSegment:
 		return fmt.Errorf("schemas %q is for a target of type processor; a restore decodes nothing", r.Schemas)
+	case r.Order != OrderPartition:
+		return fmt.Errorf("order %q is for a target of type processor: a restore's records appear by transactions, in offset order per partition", r.Order)
 	}
 	return r.contentKafka()
 }

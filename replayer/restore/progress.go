@@ -39,8 +39,9 @@ type mark struct {
 
 // totals of one partition, over all its chunks.
 type totals struct {
-	Next    int64     `json:"next"`  // of the source: the planned records below this are committed
-	Proof   job.Proof `json:"proof"` // of these
+	Next    int64     `json:"next"`    // of the source: the planned records below this are committed
+	Proof   job.Proof `json:"proof"`   // of these
+	Commits int64     `json:"commits"` // transactions that wrote records, and so left a marker in the target's log
 	Changed int64     `json:"timestampsChanged,omitempty"`
 }
 

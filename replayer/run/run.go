@@ -38,6 +38,9 @@ type Runner struct {
 
 // Prepare asks the target for its pipeline and makes the plan, or finds the segments of the stored one. It repeats what may pass.
 func (r *Runner) Prepare(ctx context.Context, j *job.Job, dest *target.Client) (*Plan, error) {
+	if j.Plan != nil && j.Plan.Kafka != nil {
+		return nil, failf("the job was planned for a target of type kafka, and targets.%s is a processor now: configure it as it was, or start a job with another name", dest.Config().Name)
+	}
 	if j.Plan != nil {
 		return retry(ctx, r, "store", func(ctx context.Context) (*Plan, error) { return Replan(ctx, r.Source(), &j.Request, j.Plan) })
 	}

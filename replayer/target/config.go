@@ -23,6 +23,7 @@ type Config struct {
 	URL      *url.URL // scheme and host; an optional path in front of the receiver's
 	Pipeline string   // the receiver's pipeline that the replay runs in
 	Security secure.ClientSettings
+	Kafka    *Kafka // of type kafka, which has none of the three above
 }
 
 // fields of a target.
@@ -53,6 +54,9 @@ func ParseConfig(settings map[string]string) (map[string]Config, error) {
 }
 
 func parseOne(name string, m map[string]string) (Config, error) {
+	if m["type"] == TypeKafka {
+		return parseKafka(name, m)
+	}
 	given := make([]string, 0, len(m))
 	for field := range m {
 		given = append(given, field)
@@ -72,7 +76,7 @@ func parseOne(name string, m map[string]string) (Config, error) {
 		c.Type = TypeProcessor
 	}
 	if c.Type != TypeProcessor {
-		return Config{}, fmt.Errorf("targets.%s.type %q is not in this version; give %s", name, c.Type, TypeProcessor)
+		return Config{}, fmt.Errorf("targets.%s.type %q is unknown; give %s or %s", name, c.Type, TypeProcessor, TypeKafka)
 	}
 	u, err := url.Parse(m["url"])
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {

@@ -174,6 +174,18 @@ func (a *Admin) ClusterID(ctx context.Context) (string, error) {
 	return id, nil
 }
 
+// Brokers returns how many brokers the cluster has now.
+func (a *Admin) Brokers(ctx context.Context) (int, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	md, err := a.a.GetMetadata(nil, false, int(max(time.Until(deadline), time.Millisecond).Milliseconds()))
+	if err != nil {
+		return 0, wrap(err, "ask %s for its brokers", a.bootstrap)
+	}
+	return len(md.Brokers), nil
+}
+
 // Topic describes one topic.
 type Topic struct {
 	Name       string
