@@ -72,7 +72,7 @@ func TestStartIsRefusedWithTheSetting(t *testing.T) {
 		{[]string{"store=mem://x", "targets.a.url=ftp://x", "targets.a.pipeline=p"}, "targets.a.url"},
 		{[]string{"store=mem://x", "targets.a.url=http://x:1"}, "targets.a.pipeline"},
 		{[]string{"store=mem://x", "targets.a.url=http://x:1", "targets.a.pipline=p"}, "did you mean targets.a.pipeline?"},
-		{[]string{"store=mem://x", "targets.a.type=kafka"}, "not in this version"},
+		{[]string{"store=mem://x", "targets.a.type=kafka"}, "targets.a.bootstrap.servers is missing"},
 	}
 	for _, c := range tests {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

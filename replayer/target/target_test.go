@@ -30,7 +30,7 @@ func TestParseConfig(t *testing.T) {
 		{map[string]string{"a.url": "h:1", "a.pipeline": "p"}, "http://host:port"},
 		{map[string]string{"a.url": "http://h?x=1", "a.pipeline": "p"}, "query"},
 		{map[string]string{"a.url": "http://h"}, "targets.a.pipeline is missing"},
-		{map[string]string{"a.type": "kafka"}, "not in this version"},
+		{map[string]string{"a.type": "kafka"}, "targets.a.bootstrap.servers is missing"},
 		{map[string]string{"a.urll": "x"}, "did you mean targets.a.url?"},
 		{map[string]string{"a.colour": "x"}, "known: type, url, pipeline"},
 	} {
