@@ -29,7 +29,7 @@ type cluster struct {
 
 // plan plans a request from the archive and from what the target is now.
 func (d *Target) plan(ctx context.Context, r *job.Request, jobID string) (*run.Plan, error) {
-	parts, err := run.PlanParts(ctx, d.runner.Archive, r, nil)
+	parts, err := run.PlanParts(ctx, d.runner.Source(), r, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func (d *Target) Prepare(ctx context.Context, j *job.Job) (*run.Plan, error) {
 			return nil, run.Failf("the job was planned for a target of another type than kafka, which targets.%s is now: configure it as it was, or start a job with another name", d.name)
 		}
 		return run.Retry(ctx, d.runner, "store", func(ctx context.Context) (*run.Plan, error) {
-			return run.Replan(ctx, d.runner.Archive, &j.Request, j.Plan)
+			return run.Replan(ctx, d.runner.Source(), &j.Request, j.Plan)
 		})
 	}
 	return run.Retry(ctx, d.runner, "plan", func(ctx context.Context) (*run.Plan, error) {

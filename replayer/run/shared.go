@@ -32,7 +32,7 @@ type Segment struct {
 // LoadSegment reads a planned object and checks every record of it; keep chooses among the records of the range. It repeats what may pass.
 func (r *Runner) LoadSegment(ctx context.Context, rng *job.Range, keep *job.Keeper, index int, ps archive.PlannedSegment) (*Segment, error) {
 	return retry(ctx, r, "load", func(ctx context.Context) (*Segment, error) {
-		l, err := load(ctx, r.Archive.Store(), rng, keep, index, ps, pace.Bounds{})
+		l, err := load(ctx, r.Source(), rng, keep, index, ps, pace.Bounds{})
 		if err != nil {
 			return nil, err
 		}
