@@ -73,10 +73,16 @@ func (c *CutStore) ListDirs(ctx context.Context, prefix string) ([]string, error
 // Start runs a replayer over an archive, with the receiver as its target "proc". It is stopped with the test, if not before.
 func Start(t testing.TB, a *Archive, rc *Receiver, set manager.Settings) *Node {
 	t.Helper()
+	return StartOn(t, a.Mem, rc, set)
+}
+
+// StartOn is Start over the archive in any store.
+func StartOn(t testing.TB, st store.Store, rc *Receiver, set manager.Settings) *Node {
+	t.Helper()
 	m := metrics.New(prometheus.NewRegistry())
-	r := &run.Runner{Archive: archive.Open(a.Mem, "topics"), Log: zap.NewNop(), Metrics: m,
+	r := &run.Runner{Archive: archive.Open(st, "topics"), Log: zap.NewNop(), Metrics: m,
 		Settings: run.Settings{Parallel: 2, RetryTimeout: 20 * time.Second, Backoff: run.Backoff{Min: time.Millisecond, Max: 5 * time.Millisecond}}}
-	n := &Node{Jobs: &CutStore{Store: a.Mem}}
+	n := &Node{Jobs: &CutStore{Store: st}}
 	c, err := target.NewClient(rc.Config(), 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
