@@ -105,24 +105,41 @@ func (c *Client) call(ctx context.Context, method, path string, body []byte, out
 		return 0, fmt.Errorf("no answer from the replayer: %w", err)
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
-	if err != nil {
-		return resp.StatusCode, fmt.Errorf("read the replayer's answer: %w", err)
-	}
-	if len(data) > maxAnswerBytes {
-		return resp.StatusCode, errors.New("the replayer's answer is too long")
-	}
 	if resp.StatusCode/100 != 2 {
-		var e struct {
-			Message string `json:"message"`
-		}
-		if json.Unmarshal(data, &e) != nil || e.Message == "" {
-			e.Message = fmt.Sprintf("%s %s: %s", method, c.base+path, resp.Status)
-		}
-		return resp.StatusCode, &Error{resp.StatusCode, e.Message}
+		return resp.StatusCode, answerError(resp, c.base+path)
+	}
+	data, err := readAnswer(resp)
+	if err != nil {
+		return resp.StatusCode, err
 	}
 	if err := json.Unmarshal(data, out); err != nil {
 		return resp.StatusCode, fmt.Errorf("%s %s: the answer is not that of a replayer: %w", method, c.base+path, err)
 	}
 	return resp.StatusCode, nil
+}
+
+func readAnswer(resp *http.Response) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the replayer's answer: %w", err)
+	}
+	if len(data) > maxAnswerBytes {
+		return nil, errors.New("the replayer's answer is too long")
+	}
+	return data, nil
+}
+
+// answerError is what an answer other than success says.
+func answerError(resp *http.Response, url string) error {
+	data, err := readAnswer(resp)
+	if err != nil {
+		return err
+	}
+	var e struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(data, &e) != nil || e.Message == "" {
+		e.Message = fmt.Sprintf("%s %s: %s", resp.Request.Method, url, resp.Status)
+	}
+	return &Error{resp.StatusCode, e.Message}
 }

@@ -26,7 +26,7 @@ const (
 
 func root() *cobra.Command {
 	cmd := service.Command("replayer", "Replay archived Kafka records in order, as jobs over HTTP.", replayer.Keys(), replayer.Run)
-	cmd.AddCommand(planCommand(), startCommand(), listCommand(), statusCommand(), waitCommand(),
+	cmd.AddCommand(planCommand(), startCommand(), restoreCommand(), listCommand(), statusCommand(), waitCommand(),
 		doCommand(job.Pause, "Stop sending; the session stays open"),
 		doCommand(job.Resume, "Go on with a paused job"),
 		doCommand(job.Cancel, "End a job and close its session at the target"),
@@ -93,7 +93,12 @@ func planCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Show what a job would read and send, without starting it (exit 1: it cannot be done)",
-		Args:  cobra.NoArgs,
+		Long: `Show what a job would read and send, without starting it. The flags are those of start and of restore.
+
+Exit 0: it can be done; 1: it cannot, and the message says why; 2: the command could not do its work.`,
+		Example: `  replayer plan --name june --target proc
+  replayer plan --name back --target cluster-b --topics trips --create-topics`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := r.client()
 			if err != nil {
@@ -115,46 +120,72 @@ func planCommand() *cobra.Command {
 		},
 	}
 	r.flags(cmd)
-	q.flags(cmd)
+	q.register(cmd, intoAny)
 	return cmd
 }
 
 func startCommand() *cobra.Command {
+	return starter(&cobra.Command{
+		Use:   "start",
+		Short: "Start a job (with --wait: exit 0 COMPLETED, 1 FAILED, CANCELLED, COMPLETED with gaps or ended before, 2 could not run)",
+		Long: `Start a replay into the processor, or into another receiver. For a target Kafka, restore has the flags.
+
+A name runs once: the same request again starts nothing, and exits 1 where the job has ended.
+With --wait, exit 0: COMPLETED, everything planned was delivered and proved so; 1: FAILED, CANCELLED, COMPLETED with gaps, or ended
+before; 2: it could not run, or the replayer did not answer. Without --wait, 0 says that the job has been accepted.`,
+		Example: `  replayer start --name june --target proc --wait
+  replayer start --name hour --target proc --promise recompute --windows 2026-06-01T14:00:00Z..2026-06-01T15:00:00Z
+  replayer start -f request.yaml --wait`,
+	}, intoProcessor)
+}
+
+func restoreCommand() *cobra.Command {
+	return starter(&cobra.Command{
+		Use:   "restore",
+		Short: "Start a job into a target Kafka: topics, and with them consumer groups and schemas (exit statuses as start)",
+		Long: `Start a job that restores archived topics into a target of type kafka: start, with the flags of such a target.
+
+Records keep partition, key, value, headers and timestamp. What the target would reject or delete is found before the first record;
+replayer plan with the same flags shows it. Exit statuses are those of start.`,
+		Example: `  replayer restore --name back --target cluster-b --topics trips,users --create-topics --wait
+  replayer restore --name beside --target cluster-a --topics trips --map-topic trips=trips-restored --create-topics
+  replayer restore --name all --target cluster-b --topics-pattern '.*' --create-topics --groups-pattern '.*' --registry restore --wait`,
+	}, intoKafka)
+}
+
+// starter makes a command that starts a job into a type of target.
+func starter(cmd *cobra.Command, which targets) *cobra.Command {
 	var r remote
 	var q request
 	var wait, existingOK bool
-	cmd := &cobra.Command{
-		Use:   "start",
-		Short: "Start a job (with --wait: exit 0 COMPLETED, 1 FAILED, CANCELLED, COMPLETED with gaps or ended before, 2 could not run)",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := r.client()
-			if err != nil {
-				return err
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := r.client()
+		if err != nil {
+			return err
+		}
+		body, err := q.body(cmd)
+		if err != nil {
+			return err
+		}
+		v, created, err := c.Start(ctxOf(cmd), body)
+		if err != nil {
+			return err
+		}
+		if !created {
+			there := fmt.Errorf("job %s is there already, made by the same request, and is %s", v.Name, v.State)
+			if v.State.Ended() {
+				return ranBefore(cmd, &r, v, fmt.Errorf("%w: nothing was run; to run it again, take another name", there), existingOK)
 			}
-			body, err := q.body(cmd)
-			if err != nil {
-				return err
-			}
-			v, created, err := c.Start(ctxOf(cmd), body)
-			if err != nil {
-				return err
-			}
-			if !created {
-				there := fmt.Errorf("job %s is there already, made by the same request, and is %s", v.Name, v.State)
-				if v.State.Ended() {
-					return ranBefore(cmd, &r, v, fmt.Errorf("%w: nothing was run; to run it again, take another name", there), existingOK)
-				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s: nothing new was started\n", there)
-			}
-			if wait {
-				return waitFor(cmd, &r, c, v.Name)
-			}
-			return r.print(cmd.OutOrStdout(), v, func(w io.Writer) error { return viewTable(w, v) })
-		},
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: nothing new was started\n", there)
+		}
+		if wait {
+			return waitFor(cmd, &r, c, v.Name)
+		}
+		return r.print(cmd.OutOrStdout(), v, func(w io.Writer) error { return viewTable(w, v) })
 	}
 	r.flags(cmd)
-	q.flags(cmd)
+	q.register(cmd, which)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the job has ended, showing its progress")
 	cmd.Flags().BoolVar(&existingOK, "existing-ok", false, "exit 0 where a job of this name and request has COMPLETED before, though nothing is run")
 	return cmd

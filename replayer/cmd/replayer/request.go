@@ -16,27 +16,22 @@ import (
 	"tapedeck.dev/tapedeck/replayer/job"
 )
 
-// request is a job's request from a file, from flags, or from a file with some fields given by flags. The replayer checks it.
+// request is a job's request from a file, from flags, or from a file in which flags replace fields. The replayer checks it.
 type request struct {
-	file                      string
-	name, target, from, until string
-	topics                    []string
-	promise, endMode, onLost  string
-	schemas                   string
+	file  string
+	flags []*requestFlag
 }
 
-func (q *request) flags(cmd *cobra.Command) {
+// register adds the flags of a command.
+func (q *request) register(cmd *cobra.Command, which targets) {
 	f := cmd.Flags()
-	f.StringVarP(&q.file, "file", "f", "", "`file` with the request in JSON or YAML (- for standard input)")
-	f.StringVar(&q.name, "name", "", "name of the job: a-z, 0-9 and -")
-	f.StringVar(&q.target, "target", "", "target, by its name in the replayer's configuration")
-	f.StringSliceVar(&q.topics, "topics", nil, "topics, comma separated; none: the inputs of the target's pipeline")
-	f.StringVar(&q.from, "from", "", "first record: earliest, an offset, or a time (RFC 3339, or ms:NUMBER)")
-	f.StringVar(&q.until, "until", "", "end, exclusive: end, an offset, or a time (RFC 3339, or ms:NUMBER)")
-	f.StringVar(&q.promise, "promise", "", "reproduce (default) or recompute")
-	f.StringVar(&q.endMode, "end-mode", "", "hold (default) or drain")
-	f.StringVar(&q.onLost, "on-lost", "", "fail (default) or allow")
-	f.StringVar(&q.schemas, "schemas", "", "writer schemas: segment (default to reproduce) or registry (default to recompute)")
+	f.StringVarP(&q.file, "file", "f", "", "`file` with the request in JSON or YAML (- for standard input); flags replace its fields")
+	for _, r := range requestFlags() {
+		if r.targets&which != 0 {
+			r.register(f)
+			q.flags = append(q.flags, r)
+		}
+	}
 }
 
 // body is the request in JSON.
@@ -47,29 +42,21 @@ func (q *request) body(cmd *cobra.Command) ([]byte, error) {
 			return nil, err
 		}
 	}
-	words := []struct {
-		field, value string
-	}{{"name", q.name}, {"target", q.target}, {"promise", q.promise}, {"endMode", q.endMode}, {"onLost", q.onLost}, {"schemas", q.schemas}}
-	for _, w := range words {
-		if w.value != "" {
-			fields[w.field] = w.value
-		}
-	}
-	if len(q.topics) > 0 {
-		fields["topics"] = q.topics
-	}
-	for _, b := range []struct{ field, value string }{{"from", q.from}, {"until", q.until}} {
-		if b.value == "" {
+	given := map[string]bool{} // fields that flags say: several may make up one
+	for _, r := range q.flags {
+		if !cmd.Flags().Changed(r.name) {
 			continue
 		}
-		bound, err := parseBound(b.value)
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", b.field, err)
+		if !given[r.field] {
+			delete(fields, r.field)
+			given[r.field] = true
 		}
-		fields[b.field] = bound
+		if err := r.apply(fields); err != nil {
+			return nil, fmt.Errorf("--%s: %w", r.name, err)
+		}
 	}
 	if len(fields) == 0 {
-		return nil, errors.New("no request: give -f FILE, or --name and --target")
+		return nil, errors.New("no request: give --name and --target, or -f FILE; `replayer plan` with the same flags shows what would be done")
 	}
 	return json.Marshal(fields)
 }
@@ -101,18 +88,24 @@ func parseBound(s string) (job.Bound, error) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return job.Bound{Kind: job.Offset, Value: n}, nil
 	}
-	if ms, ok := strings.CutPrefix(s, "ms:"); ok {
-		if n, err := strconv.ParseInt(ms, 10, 64); err == nil {
-			return job.Bound{Kind: job.Timestamp, Value: n}, nil
-		}
-	}
-	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
-		// Timestamps are whole milliseconds: what lies between two of them begins at the later.
-		ms := t.UnixMilli()
-		if t.After(time.UnixMilli(ms)) {
-			ms++
-		}
+	if ms, ok := parseTime(s); ok {
 		return job.Bound{Kind: job.Timestamp, Value: ms}, nil
 	}
 	return job.Bound{}, fmt.Errorf("%q: give earliest, end, an offset, a time such as 2026-03-01T14:00:00Z, or ms:NUMBER", s)
+}
+
+// parseTime reads ms:NUMBER or RFC 3339. Timestamps are whole milliseconds: what lies between two of them is the later.
+func parseTime(s string) (ms int64, ok bool) {
+	if text, is := strings.CutPrefix(s, "ms:"); is {
+		n, err := strconv.ParseInt(text, 10, 64)
+		return n, err == nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return 0, false
+	}
+	if ms = t.UnixMilli(); t.After(time.UnixMilli(ms)) {
+		ms++
+	}
+	return ms, true
 }
