@@ -4,13 +4,20 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"tapedeck.dev/tapedeck/replayer/manager"
 )
+
+// silence is how long a stream may say nothing: it says that it is still there more often than that.
+const silence = time.Minute
+
+var errSilent = errors.New("it said nothing for " + silence.String())
 
 // maxEventBytes bounds one event; it carries a whole job with its partitions.
 const maxEventBytes = 64 << 20
@@ -19,6 +26,10 @@ const maxEventBytes = 64 << 20
 // does when the job has ended, or when the replayer shuts down: what see was told last says which. Errors as those of the other calls; a stream
 // that breaks off is one that may pass.
 func (c *Client) Watch(ctx context.Context, name string, see func(*manager.View)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watchdog := time.AfterFunc(silence, func() { cancel(errSilent) })
+	defer watchdog.Stop()
 	path := "/replays/" + url.PathEscape(name) + "/events"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
 	if err != nil {
@@ -39,6 +50,7 @@ func (c *Client) Watch(ctx context.Context, name string, see func(*manager.View)
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxEventBytes)
 	for lines.Scan() {
+		watchdog.Reset(silence)
 		data, ok := strings.CutPrefix(lines.Text(), "data:")
 		if !ok { // its kind and number, or the empty line behind it
 			continue
@@ -50,6 +62,9 @@ func (c *Client) Watch(ctx context.Context, name string, see func(*manager.View)
 		see(v)
 	}
 	if err := lines.Err(); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
 		return fmt.Errorf("the replayer's events broke off: %w", err)
 	}
 	return nil

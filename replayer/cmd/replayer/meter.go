@@ -53,9 +53,20 @@ func meterLine(v *manager.View) string {
 	if t.SegmentsPlanned == 0 {
 		return fmt.Sprintf("%s %s", v.Name, v.State)
 	}
-	return fmt.Sprintf("%s %s %3d%%  segments %d/%d  partitions %d/%d  records %d  MiB %.1f/%.1f", v.Name, v.State,
+	return fmt.Sprintf("%s %s %3d%%  segments %d/%d  partitions %d/%d  records %d  MiB %.1f/%.1f%s", v.Name, v.State,
 		int64(t.Segments)*100/int64(t.SegmentsPlanned), t.Segments, t.SegmentsPlanned, t.PartitionsDone, t.Partitions, t.Records,
-		float64(t.Bytes)/(1<<20), float64(t.BytesPlanned)/(1<<20))
+		float64(t.Bytes)/(1<<20), float64(t.BytesPlanned)/(1<<20), now(v))
+}
+
+// now is what the replayer at work is doing: its rate, and what it waits for.
+func now(v *manager.View) string {
+	switch {
+	case v.Live == nil:
+		return ""
+	case v.Live.Waiting != "":
+		return fmt.Sprintf("  %.0f records/s, waiting: %s", v.Live.RecordsPerSecond, v.Live.Waiting)
+	}
+	return fmt.Sprintf("  %.0f records/s", v.Live.RecordsPerSecond)
 }
 
 // bar counts the bytes of the planned segments that the target has accepted.
@@ -74,7 +85,7 @@ func (m *bar) show(v *manager.View) {
 		m.bar = progressbar.NewOptions64(planned, progressbar.OptionSetWriter(m.w), progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true), progressbar.OptionShowCount(),
 			progressbar.OptionFullWidth(), progressbar.OptionThrottle(0), progressbar.OptionSetPredictTime(true))
 	}
-	m.bar.Describe(fmt.Sprintf("%s %s %d/%d partitions, %d records", v.Name, v.State, t.PartitionsDone, t.Partitions, t.Records))
+	m.bar.Describe(fmt.Sprintf("%s %s %d/%d partitions, %d records%s", v.Name, v.State, t.PartitionsDone, t.Partitions, t.Records, now(v)))
 	_ = m.bar.Set64(min(t.Bytes, m.planned)) // it fails where it is over, and shows nothing then
 }
 
