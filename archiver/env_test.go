@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
@@ -128,6 +129,34 @@ func (e *env) fill(topic string, part int32, from, n int) {
 	e.send(p, topic, part, numbered(from, n)...)
 }
 
+// heldBack are requests that the broker does not answer before they are released; others go on.
+type heldBack struct {
+	e       *env
+	came    chan struct{} // closed by the first
+	release func()
+}
+
+func (e *env) holdBack(key kmsg.Key) *heldBack {
+	e.t.Helper()
+	released, came := make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() { close(came) })
+	h := &heldBack{e: e, came: came, release: sync.OnceFunc(func() { close(released) })}
+	e.t.Cleanup(h.release)
+	e.fake.ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
+		e.fake.KeepControl()
+		first()
+		e.fake.SleepControl(func() { <-released })
+		return nil, nil, false
+	})
+	return h
+}
+
+// await waits for the first of them.
+func (h *heldBack) await() {
+	h.e.t.Helper()
+	h.e.awaitClosed("a request that is held back", h.came)
+}
+
 // settings are quick and never rotate unless told.
 func (e *env) settings(topics ...string) Settings {
 	return Settings{
@@ -227,6 +256,12 @@ func (r *running) state(topic string, part int32) *PartitionStatus {
 		}
 	}
 	return nil
+}
+
+// published holds once the status shows what the poll loop knew when this was called.
+func (r *running) published() func() bool {
+	since := time.Now()
+	return func() bool { return r.loop.Load().condition().turned.After(since) }
 }
 
 func (r *running) awaitStopped(topic string, part int32, why partition.Reason) *PartitionStatus {

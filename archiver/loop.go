@@ -207,7 +207,8 @@ func (l *loop) event(ev kafka.Event) error {
 		for _, tp := range e.Partitions {
 			l.revoke(tp)
 		}
-		if e.Lost {
+		// A membership that is lost takes all partitions with it. Those of a topic that was deleted are "lost" too, and alone: the others go on.
+		if e.Lost && len(l.parts) == 0 && len(l.topics) > 0 {
 			l.leftOut()
 		}
 		l.com.forget(e.Partitions)
