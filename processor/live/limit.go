@@ -84,6 +84,10 @@ func (t *task) tooLarge(why string) error {
 // setFull begins to hold partitions back above half the limit, and ends below three eighths: not a pause and a resume for each window.
 func (t *task) setFull() {
 	n, limit := t.stateBytes(), t.cfg.MaxStateBytes
+	if n > t.peak {
+		t.peak = n
+		t.board.update(func(st *Status) { st.StatePeak = max(st.StatePeak, n) })
+	}
 	switch {
 	case !t.full && n > limit/2:
 		t.full = true

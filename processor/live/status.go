@@ -45,8 +45,9 @@ type Status struct {
 	Watermark   *int64                 `json:"watermark,omitempty"` // ms, merged pipelines; absent for none
 	HeldBy      *record.TopicPartition `json:"heldBy,omitempty"`    // the partition that holds the watermark back
 	OpenWindows int64                  `json:"openWindows"`
-	StateBytes  int64                  `json:"stateBytes"`    // of open windows and side outputs that are not written yet, about
-	StateMax    int64                  `json:"stateMaxBytes"` // state.max.bytes
+	StateBytes  int64                  `json:"stateBytes"`     // of open windows and side outputs that are not written yet, about
+	StatePeak   int64                  `json:"statePeakBytes"` // the most that it has been since the process started; before closings are written, it is above stateMaxBytes by up to 200 records
+	StateMax    int64                  `json:"stateMaxBytes"`  // state.max.bytes
 	Emitted     int64                  `json:"emitted"`
 	Late        int64                  `json:"late"`
 	Future      int64                  `json:"future"`

@@ -43,8 +43,9 @@ type task struct {
 	idleAfter map[string]time.Duration // by topic; none: its partitions are never passed by
 	idleLook  time.Time                // at the log ends of partitions that seem idle
 
-	full       bool // the state: partitions that are ahead are held back (limit.go)
-	fed        int  // records since the last commit
+	full       bool  // the state: partitions that are ahead are held back (limit.go)
+	peak       int64 // the largest state, in bytes
+	fed        int   // records since the last commit
 	lastCommit time.Time
 	allStored  time.Time // when every position was last stored; zero: not in this run
 	lastLook   time.Time // at topics and log ends

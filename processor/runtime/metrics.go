@@ -23,6 +23,7 @@ var (
 	watermarkDesc = prometheus.NewDesc("tapedeck_processor_watermark_seconds", "Event time through which a merged pipeline's windows are closed, since the Unix epoch.", perPipeline, nil)
 	windowsDesc   = prometheus.NewDesc("tapedeck_processor_open_windows", "Windows not closed yet.", perPipeline, nil)
 	bytesDesc     = prometheus.NewDesc("tapedeck_processor_state_bytes", "Memory held by open windows and side outputs that are not written yet, about.", perPipeline, nil)
+	peakDesc      = prometheus.NewDesc("tapedeck_processor_state_peak_bytes", "The most that tapedeck_processor_state_bytes has been since the process started, also between two scrapes.", perPipeline, nil)
 	maxDesc       = prometheus.NewDesc("tapedeck_processor_state_max_bytes", "state.max.bytes: above half of it partitions that are ahead are held back.", perPipeline, nil)
 	positionDesc  = prometheus.NewDesc("tapedeck_processor_position", "Committed position (offset).", perPartition, nil)
 	lagDesc       = prometheus.NewDesc("tapedeck_processor_lag_records", "Log end minus committed position.", perPartition, nil)
@@ -37,7 +38,7 @@ type collector struct{ r *Runtime }
 
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{stateDesc, outputDesc, commitDesc, restartDesc, watermarkDesc, windowsDesc, bytesDesc, maxDesc, positionDesc, lagDesc, heldDesc, idleDesc, passedDesc, waitingDesc, sessionsDesc} {
+	for _, d := range []*prometheus.Desc{stateDesc, outputDesc, commitDesc, restartDesc, watermarkDesc, windowsDesc, bytesDesc, peakDesc, maxDesc, positionDesc, lagDesc, heldDesc, idleDesc, passedDesc, waitingDesc, sessionsDesc} {
 		ch <- d
 	}
 }
@@ -63,6 +64,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		counter(restartDesc, st.Restarts, n)
 		gauge(windowsDesc, float64(st.OpenWindows), n)
 		gauge(bytesDesc, float64(st.StateBytes), n)
+		gauge(peakDesc, float64(st.StatePeak), n)
 		gauge(maxDesc, float64(st.StateMax), n)
 		if st.Watermark != nil {
 			gauge(watermarkDesc, float64(*st.Watermark)/1000, n)
