@@ -149,7 +149,9 @@ func TestEveryRecordOnceInOrderWhateverHappens(t *testing.T) {
 			}
 			rc.After = func(string, string) bool { return roll(10) }
 			r := newRunner(a)
-			out, _, err := replay(t, testCtx(t), r, newJob(request(t, "")), client(t, rc))
+			// As it comes; cut into single records, which wait for each other; cut into few.
+			pace := []string{"", `,"order":"event-time","maxSkew":1000`, `,"speed":1000`}[seed/3%3]
+			out, _, err := replay(t, testCtx(t), r, newJob(request(t, pace)), client(t, rc))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -146,6 +146,10 @@ func (l *loaded) encode(object string, s *span) ([]byte, error) {
 			}
 		}
 	}
-	data, _, err := w.Close(s.next, segment.First(), h.Schemas)
+	chain := segment.First()
+	if s.start > 0 {
+		chain.Ordinal = segment.IndexEvery // a part has no place in the chain; this ordinal needs no rows of those before it
+	}
+	data, _, err := w.Close(s.next, chain, h.Schemas)
 	return data, err
 }
