@@ -82,9 +82,10 @@ func settle(ms []move, there map[kafka.TP]kafka.CommitOffset) (set map[kafka.TP]
 	return set
 }
 
-// Restore commits the translated positions of the plan's groups and reads them back. It may be repeated. Errors: ErrRefused (a group has members), those of
-// the archive and of Kafka, which may pass.
-func Restore(ctx context.Context, a *archive.Archive, admin *kafka.Admin, p *job.GroupsPlan, logs []Log, maps map[record.TopicPartition]*Map) ([]job.RestoredGroup, error) {
+// Restore commits the translated positions of the plan's groups and reads them back. It may be repeated. between is called before each group and after
+// the last; its error ends it. Errors: ErrRefused (a group has members), those of the archive and of Kafka, which may pass.
+func Restore(ctx context.Context, a *archive.Archive, admin *kafka.Admin, p *job.GroupsPlan, logs []Log, maps map[record.TopicPartition]*Map,
+	between func() error) ([]job.RestoredGroup, error) {
 	snap, err := a.Groups(ctx, p.Snapshot)
 	if err != nil {
 		return nil, err
@@ -94,6 +95,9 @@ func Restore(ctx context.Context, a *archive.Archive, admin *kafka.Admin, p *job
 	}
 	out := make([]job.RestoredGroup, 0, len(p.Groups))
 	for _, g := range p.Groups {
+		if err := between(); err != nil {
+			return nil, err
+		}
 		ms := moves(snap, g.Group, logs, maps)
 		if err := commit(ctx, admin, g.To, ms); err != nil {
 			return nil, err
@@ -104,7 +108,7 @@ func Restore(ctx context.Context, a *archive.Archive, admin *kafka.Admin, p *job
 		}
 		out = append(out, r)
 	}
-	return out, nil
+	return out, between()
 }
 
 func commit(ctx context.Context, admin *kafka.Admin, group string, ms []move) error {

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -9,13 +10,15 @@ import (
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/segment"
+	"tapedeck.dev/tapedeck/shared/store"
 )
 
 const collectParallel = 16
 
 // Collect finds the schemas that the planned segments name: one read of each one's header, and for each partition what was found for its segments
-// afterwards. Errors: those of the archive; ErrRefused where a schema refers to what is not there.
-func Collect(ctx context.Context, a *archive.Archive, parts []archive.PartitionPlan) ([]Want, error) {
+// afterwards. Where skip is set, segments that cannot be read are passed over. Errors: those of the archive; ErrRefused where a schema refers to what is
+// not there.
+func Collect(ctx context.Context, a *archive.Archive, parts []archive.PartitionPlan, skip bool) ([]Want, error) {
 	w := newWants()
 	finder := a.NewSchemaFinder(nil)
 	var mu sync.Mutex
@@ -28,6 +31,9 @@ func Collect(ctx context.Context, a *archive.Archive, parts []archive.PartitionP
 			}
 			g.Go(func() error {
 				h, err := a.Header(gctx, s)
+				if skip && (errors.Is(err, store.ErrNotFound) || errors.Is(err, archive.ErrDamaged)) {
+					return nil
+				}
 				if err != nil {
 					return err
 				}
