@@ -64,4 +64,6 @@ type RestoredPart struct {
 	Begin int64 `json:"begin"`
 	// TimestampsChanged counts the records whose timestamp the producer could not keep.
 	TimestampsChanged int64 `json:"timestampsChanged,omitempty"`
+	// Rewritten counts the records whose schema ids are not those of the archive; the proof's checksum is of the records as archived.
+	Rewritten int64 `json:"rewritten,omitempty"`
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tapedeck.dev/tapedeck/replayer/job"
+	"tapedeck.dev/tapedeck/replayer/registry"
 	"tapedeck.dev/tapedeck/replayer/run"
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/kafka"
@@ -22,6 +23,7 @@ type execution struct {
 	job  *job.Job
 	k    *job.KafkaPlan
 	keep *job.Keeper
+	ids  *registry.Rewriter // nil: no record gets other schema ids
 	log  *zap.Logger
 
 	mu    sync.Mutex
@@ -54,6 +56,7 @@ func (x *execution) base(p *part) mark {
 func newExecution(d *Target, j *job.Job, plan *run.Plan) *execution {
 	x := &execution{d: d, job: j, k: j.Plan.Kafka, keep: j.Request.Filter.Keeper(), moved: time.Now(),
 		log: d.log.With(zap.String("job", j.Request.Name), zap.Int64("epoch", j.Epoch))}
+	x.ids = registry.NewRewriter(d.runner.Archive, x.k.Registry)
 	ids := map[string]string{}
 	for _, t := range x.k.Topics {
 		ids[t.Name] = t.ID
@@ -191,7 +194,11 @@ func (x *execution) attempt(ctx context.Context) (*job.Outcome, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	return x.verify(ctx)
+	out, err := x.verify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return out, x.finishExtras(ctx, out)
 }
 
 // resume takes what is committed.
@@ -217,6 +224,9 @@ func (x *execution) resume(l *ledger) error {
 
 // Cancel makes sure that nothing of the job is written any more, and tells what has been.
 func (d *Target) Cancel(ctx context.Context, j *job.Job) (*job.Outcome, error) {
+	if _, err := run.Retry(ctx, d.runner, "cancel", func(ctx context.Context) (struct{}, error) { return struct{}{}, d.putBack(ctx, j) }); err != nil {
+		return nil, err
+	}
 	if j.Plan == nil || j.Plan.Kafka == nil {
 		return nil, nil // it never got so far
 	}
@@ -245,7 +255,7 @@ func (d *Target) Cancel(ctx context.Context, j *job.Job) (*job.Outcome, error) {
 // restored tells what a partition of the target got.
 func restored(p *job.KafkaPart, s *state) job.RestoredPart {
 	r := job.RestoredPart{TopicPartition: p.TopicPartition, To: p.To, TopicID: s.entry.TargetID, First: -1, Last: -1, Records: s.Proof.Count,
-		Begin: p.Begin, TimestampsChanged: s.Changed}
+		Begin: p.Begin, TimestampsChanged: s.Changed, Rewritten: s.Rewritten}
 	if runs := s.entry.Runs; len(runs) > 0 {
 		last := runs[len(runs)-1]
 		r.First, r.Last = runs[0].New, last.New+last.Len-1

@@ -40,7 +40,7 @@ type lane struct {
 // pending is what the open transaction adds to a partition.
 type pending struct {
 	next               int64
-	changed            int64
+	changed, rewritten int64
 	count, first, last int64
 	sum                uint64
 }
@@ -129,6 +129,7 @@ func (t *pending) after(s totals) (totals, error) {
 	}
 	s.Commits++
 	s.Changed += t.changed
+	s.Rewritten += t.rewritten
 	err := s.Proof.Join(job.Proof{Count: t.count, First: t.first, Last: t.last, Checksum: job.Hex(t.sum)})
 	return s, err
 }
@@ -160,6 +161,10 @@ func (l *lane) segment(ctx context.Context, w *work) error {
 	if err != nil {
 		return &run.Failure{Err: err}
 	}
+	rewrite, err := l.x.rewriter(ctx, w.seg.Name, rd.Header())
+	if err != nil {
+		return err
+	}
 	var rec record.Record
 	for {
 		if err := rd.Next(&rec); errors.Is(err, io.EOF) {
@@ -169,6 +174,15 @@ func (l *lane) segment(ctx context.Context, w *work) error {
 		}
 		if rec.Offset < t.next || !p.rng.Holds(&rec) {
 			continue
+		}
+		if rewrite != nil {
+			changed, err := rewrite(&rec)
+			if err != nil {
+				return final(err)
+			}
+			if changed {
+				t.rewritten++
+			}
 		}
 		if err := l.send(ctx, p, t, &rec, rd); err != nil {
 			return err

@@ -49,8 +49,10 @@ func (d *Target) plan(ctx context.Context, r *job.Request, jobID string) (*run.P
 	if err != nil {
 		return p, d.definite(err)
 	}
-	p.Kafka, err = planKafka(r, parts, infos, cl, &d.conf, jobID, time.Now())
-	return p, err
+	if p.Kafka, err = planKafka(r, parts, infos, cl, &d.conf, jobID, time.Now()); err != nil {
+		return p, err
+	}
+	return p, d.planExtras(ctx, r, p)
 }
 
 // names are the topics at the target that the request is about.

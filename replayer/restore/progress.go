@@ -39,10 +39,11 @@ type mark struct {
 
 // totals of one partition, over all its chunks.
 type totals struct {
-	Next    int64     `json:"next"`    // of the source: the planned records below this are committed
-	Proof   job.Proof `json:"proof"`   // of these
-	Commits int64     `json:"commits"` // transactions that wrote records, and so left a marker in the target's log
-	Changed int64     `json:"timestampsChanged,omitempty"`
+	Next      int64     `json:"next"`    // of the source: the planned records below this are committed
+	Proof     job.Proof `json:"proof"`   // of these
+	Commits   int64     `json:"commits"` // transactions that wrote records, and so left a marker in the target's log
+	Changed   int64     `json:"timestampsChanged,omitempty"`
+	Rewritten int64     `json:"rewritten,omitempty"` // records with other schema ids than in the archive
 }
 
 // claim says under which epoch a job is worked on: a replayer of a lower one, whatever its producers were granted, stops.

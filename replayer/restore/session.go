@@ -26,6 +26,7 @@ const (
 	stepProgress = "progress" // their progress is sent
 	stepCommit   = "commit"   // the transaction is committed
 	stepVerify   = "verify"   // the target's log is compared
+	stepGroups   = "groups"   // positions of one consumer group are set
 )
 
 // txID is the transactional id of a lane. The job's random id is part of it, so that a name that is used again has another history.

@@ -13,6 +13,7 @@ import (
 	"tapedeck.dev/tapedeck/replayer/run"
 	"tapedeck.dev/tapedeck/replayer/target"
 	"tapedeck.dev/tapedeck/shared/kafka"
+	"tapedeck.dev/tapedeck/shared/schema"
 )
 
 // Limits of one transaction. Its timeout at the brokers is far above the time that one is kept open, so that none is ended behind our back.
@@ -39,14 +40,23 @@ type Target struct {
 	conf   target.Kafka
 	runner *run.Runner
 	admin  *kafka.Admin
-	log    *zap.Logger
-	tune   tuning
+	// registry is the target's schema registry; nil: it has none.
+	registry *schema.Registry
+	log      *zap.Logger
+	tune     tuning
 }
 
 // New makes a destination of a target of type kafka; it does not wait for a broker.
 func New(name string, conf target.Kafka, r *run.Runner) (*Target, error) {
 	d := &Target{name: name, conf: conf, runner: r, log: r.Log.With(zap.String("target", name)),
 		tune: tuning{records: txRecords, bytes: txBytes, age: txAge}}
+	if conf.Registry.URL != "" {
+		reg, err := schema.NewRegistry(conf.Registry)
+		if err != nil {
+			return nil, fmt.Errorf("targets.%s.%w", name, err)
+		}
+		d.registry = reg
+	}
 	admin, err := kafka.NewAdmin(d.client(nil))
 	if err != nil {
 		return nil, d.setting(err)
@@ -78,7 +88,12 @@ func (d *Target) Progress() string { return d.conf.Progress }
 func (d *Target) setting(err error) error { return fmt.Errorf("targets.%s: %w", d.name, err) }
 
 // Accepts reports why a request makes no sense for a Kafka, whatever the archive holds; nil where it does.
-func (d *Target) Accepts(r *job.Request) error { return r.CheckKafka() }
+func (d *Target) Accepts(r *job.Request) error {
+	if err := r.CheckKafka(); err != nil {
+		return err
+	}
+	return d.acceptsExtras(r)
+}
 
 // DryRun plans a request. Nothing is repeated, nothing is changed.
 func (d *Target) DryRun(ctx context.Context, r *job.Request) (*run.Plan, error) {
@@ -101,7 +116,10 @@ func (d *Target) Prepare(ctx context.Context, j *job.Job) (*run.Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		return p, d.ensure(ctx, p.Kafka)
+		if err := d.ensure(ctx, p.Kafka); err != nil {
+			return nil, err
+		}
+		return p, d.restoreSchemas(ctx, j, p)
 	})
 }
 

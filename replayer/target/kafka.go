@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tapedeck.dev/tapedeck/shared/schema"
 	"tapedeck.dev/tapedeck/shared/service"
 )
 
@@ -32,11 +33,15 @@ type Kafka struct {
 	Overrides map[string]string
 	// Producer are passed to librdkafka for producers besides: producer.override.*, without the prefix.
 	Producer map[string]string
+	// Registry is the target's schema registry; its URL is "" where there is none.
+	Registry schema.Config
 }
 
 // kafkaFields of a target; those that end in a dot are families.
 var (
-	kafkaFields   = []string{"type", "bootstrap.servers", "lanes", "progress.topic", "progress.replication.factor", "security.protocol"}
+	kafkaFields = []string{"type", "bootstrap.servers", "lanes", "progress.topic", "progress.replication.factor", "security.protocol",
+		"schema.registry.url", "schema.registry.basic.auth.user.info", "schema.registry.bearer.auth.token", "schema.registry.ssl.ca.location",
+		"schema.registry.ssl.certificate.location", "schema.registry.ssl.key.location"}
 	kafkaFamilies = []string{"sasl.", "ssl.", "producer.override."}
 )
 
@@ -62,6 +67,9 @@ func parseKafka(name string, m map[string]string) (Config, error) {
 		return Config{}, fmt.Errorf("targets.%s.%s is unknown for type kafka; known: %s, %s*", name, field, strings.Join(kafkaFields, ", "),
 			strings.Join(kafkaFamilies, "*, "))
 	}
+	k.Registry = schema.Config{URL: m["schema.registry.url"], Token: m["schema.registry.bearer.auth.token"], CAFile: m["schema.registry.ssl.ca.location"],
+		CertFile: m["schema.registry.ssl.certificate.location"], KeyFile: m["schema.registry.ssl.key.location"]}
+	k.Registry.User, k.Registry.Password, _ = strings.Cut(m["schema.registry.basic.auth.user.info"], ":")
 	if k.Bootstrap == "" {
 		return Config{}, fmt.Errorf("targets.%s.bootstrap.servers is missing: give host:port of the target's brokers", name)
 	}

@@ -40,6 +40,12 @@ func New() *Archive {
 // Segment appends one segment [next of the last, next) with the records; skips say why other offsets hold none.
 func (a *Archive) Segment(t testing.TB, tp record.TopicPartition, next int64, recs []record.Record, skips ...segment.Skip) string {
 	t.Helper()
+	return a.SegmentWith(t, tp, next, recs, nil, skips...)
+}
+
+// SegmentWith is Segment with writer schemas.
+func (a *Archive) SegmentWith(t testing.TB, tp record.TopicPartition, next int64, recs []record.Record, schemas []segment.Schema, skips ...segment.Skip) string {
+	t.Helper()
 	chain, start := segment.First(), int64(0)
 	if l := a.last[tp]; l != nil {
 		chain, start = segment.After(l.Header, l.Size), l.Header.Next
@@ -54,7 +60,7 @@ func (a *Archive) Segment(t testing.TB, tp record.TopicPartition, next int64, re
 	for _, s := range skips {
 		must(t, w.Skip(s.From, s.To, s.Class))
 	}
-	data, h, err := w.Close(next, chain, nil)
+	data, h, err := w.Close(next, chain, schemas)
 	must(t, err)
 	out, err := a.Create(context.Background(), h, data, archive.RetryPolicy{Min: time.Millisecond, Max: time.Millisecond})
 	must(t, err)
