@@ -119,7 +119,7 @@ func prove(t *testing.T, o proof.Options) *proof.Result {
 
 func runProof(t *testing.T, o proof.Options) (*proof.Result, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	p, err := proof.New(o)
 	if err != nil {

@@ -56,6 +56,10 @@ type Options struct {
 	// Codec is the archiver's codec; "" means its default.
 	Codec string
 
+	// ReplayerConfig and ProcessorConfig are lines of YAML added to theirs; ReplayFields are further fields of the replay's request.
+	ReplayerConfig, ProcessorConfig string
+	ReplayFields                    map[string]any
+
 	// WhileLive, if set, runs while input is produced and processed (kills and restarts); the proof goes on when it returns.
 	WhileLive func(ctx context.Context, p *Proof) error
 	// BeforeDelete, if set, runs when everything is archived and Kafka still has the input.
@@ -132,12 +136,12 @@ func New(o Options) (*Proof, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Replayer, err = NewProcess(o.Bin, o.Dir, "replayer", url(1), listen(1)+store+fmt.Sprintf(
+	p.Replayer, err = NewProcess(o.Bin, o.Dir, "replayer", url(1), listen(1)+store+o.ReplayerConfig+fmt.Sprintf(
 		"targets:\n  live:\n    type: processor\n    url: %s\n    pipeline: %s\n", url(2), p.Pipeline), o.Vars)
 	if err != nil {
 		return nil, err
 	}
-	p.Processor, err = NewProcess(o.Bin, o.Dir, "processor", url(2), listen(2)+common+registry+fmt.Sprintf(
+	p.Processor, err = NewProcess(o.Bin, o.Dir, "processor", url(2), listen(2)+common+registry+o.ProcessorConfig+fmt.Sprintf(
 		"pipelines: [%s]\ncommit.interval.ms: 200\n", pipeline), o.Vars)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -76,11 +77,25 @@ func (p *Proof) WaitProduced(ctx context.Context, before, n int64) error {
 type Job struct {
 	State, Error string
 	Epoch        int64 // rises with every replayer that begins to work on it
+	Totals       struct{ RecordsSent, RecordsPlanned int64 }
 }
 
 // ReplayJob asks the replayer for the job.
-func (p *Proof) ReplayJob(ctx context.Context) (j Job, err error) {
-	return j, getJSON(ctx, p.Replayer.URL+"/replays/"+p.Replay, &j)
+func (p *Proof) ReplayJob(ctx context.Context) (Job, error) { return p.JobNamed(ctx, p.Replay) }
+
+// JobNamed asks the replayer for a job.
+func (p *Proof) JobNamed(ctx context.Context, name string) (j Job, err error) {
+	return j, getJSON(ctx, p.Replayer.URL+"/replays/"+name, &j)
+}
+
+// Ends are the ends of the input's partitions, whether or not records are left in them.
+func (p *Proof) Ends(ctx context.Context) (map[int32]int64, error) {
+	logs, err := p.partitions(ctx, p.Topic)
+	ends := make(map[int32]int64, len(logs))
+	for tp, l := range logs {
+		ends[tp.Partition] = l.End
+	}
+	return ends, err
 }
 
 // WaitReplaying waits until a replayer works on the job.
@@ -205,7 +220,22 @@ func (p *Proof) deleteInput(ctx context.Context, r *Result) error {
 
 // replay starts the replay job with one POST and waits for its end.
 func (p *Proof) replay(ctx context.Context) error {
-	body, err := json.Marshal(map[string]any{"name": p.Replay, "target": "live", "from": "earliest", "until": "end", "endMode": "hold"})
+	if err := p.StartReplay(ctx, p.Replay, p.ReplayFields); err != nil {
+		return err
+	}
+	if p.WhileReplaying != nil {
+		if err := p.WhileReplaying(ctx, p); err != nil {
+			return err
+		}
+	}
+	return p.WaitReplay(ctx, p.Replay)
+}
+
+// StartReplay starts a replay of everything into the pipeline, with other fields where they are given.
+func (p *Proof) StartReplay(ctx context.Context, name string, fields map[string]any) error {
+	request := map[string]any{"name": name, "target": "live", "from": "earliest", "until": "end", "endMode": "hold"}
+	maps.Copy(request, fields)
+	body, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
@@ -216,20 +246,20 @@ func (p *Proof) replay(ctx context.Context) error {
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("start replay %s: %w", p.Replay, err)
+		return fmt.Errorf("start replay %s: %w", name, err)
 	}
 	answer, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	if err != nil || resp.StatusCode/100 != 2 {
-		return fmt.Errorf("start replay %s: %s: %s", p.Replay, resp.Status, bytes.TrimSpace(answer))
+		return fmt.Errorf("start replay %s: %s: %s", name, resp.Status, bytes.TrimSpace(answer))
 	}
-	if p.WhileReplaying != nil {
-		if err := p.WhileReplaying(ctx, p); err != nil {
-			return err
-		}
-	}
-	return until(ctx, "replay "+p.Replay, func() (bool, string, error) {
-		job, err := p.ReplayJob(ctx)
+	return nil
+}
+
+// WaitReplay waits until a replay is COMPLETED. One that ends otherwise is an error.
+func (p *Proof) WaitReplay(ctx context.Context, name string) error {
+	return until(ctx, "replay "+name, func() (bool, string, error) {
+		job, err := p.JobNamed(ctx, name)
 		if err != nil {
 			return false, err.Error(), nil // the replayer may be restarting
 		}
@@ -239,7 +269,7 @@ func (p *Proof) replay(ctx context.Context) error {
 		case "FAILED", "CANCELLED":
 			return false, "", fmt.Errorf("%s: %s", job.State, job.Error)
 		}
-		return false, "state " + job.State, nil
+		return false, fmt.Sprintf("state %s, %d of %d records sent", job.State, job.Totals.RecordsSent, job.Totals.RecordsPlanned), nil
 	})
 }
 
