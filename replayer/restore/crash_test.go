@@ -178,9 +178,9 @@ func TestLateWakerDoesNotStopTheNewer(t *testing.T) {
 	var late error
 	var commits atomic.Int64
 	b := next(j)
-	newer := g.target(small(func(ctx context.Context, step string, _ int) error {
+	newer := g.target(small(func(_ context.Context, step string, _ int) error {
 		if step == "after "+stepCommit && commits.Add(1) == 2 {
-			_, late = d.Start(j, p).Execute(ctx)
+			_, late = d.Start(j, p).Execute(g.ctx()) // not ours: that ends when another of our lanes is fenced
 		}
 		return nil
 	}))

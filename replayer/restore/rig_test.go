@@ -43,7 +43,7 @@ func newRig(t *testing.T) *rig {
 	if os.Getenv("TAPEDECK_TEST_LOG") != "" {
 		g.log = zaptest.NewLogger(t)
 	}
-	g.conf = target.Kafka{Bootstrap: os.Getenv("TAPEDECK_TEST_KAFKA"), Lanes: 3, Progress: unique("progress"), Replication: 1}
+	g.conf = target.Kafka{Bootstrap: os.Getenv("TAPEDECK_TEST_KAFKA"), Lanes: 3, Progress: unique("progress"), Replication: 1, TxRecords: 37}
 	if g.conf.Bootstrap == "" {
 		c, err := kfake.NewCluster(kfake.Ports(0))
 		if err != nil {

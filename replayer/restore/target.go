@@ -18,7 +18,6 @@ import (
 
 // Limits of one transaction. Its timeout at the brokers is far above the time that one is kept open, so that none is ended behind our back.
 const (
-	txRecords = 100_000
 	txBytes   = 32 << 20
 	txAge     = 5 * time.Second
 	txTimeout = time.Minute
@@ -49,7 +48,7 @@ type Target struct {
 // New makes a destination of a target of type kafka; it does not wait for a broker.
 func New(name string, conf target.Kafka, r *run.Runner) (*Target, error) {
 	d := &Target{name: name, conf: conf, runner: r, log: r.Log.With(zap.String("target", name)),
-		tune: tuning{records: txRecords, bytes: txBytes, age: txAge}}
+		tune: tuning{records: conf.TxRecords, bytes: txBytes, age: txAge}}
 	if conf.Registry.URL != "" {
 		reg, err := schema.NewRegistry(conf.Registry)
 		if err != nil {

@@ -23,12 +23,20 @@ const (
 	maxLanes     = 64
 )
 
+// Bounds of TxRecords.
+const (
+	DefaultTxRecords = 100_000
+	maxTxRecords     = 1_000_000
+)
+
 // Kafka is a target of type kafka.
 type Kafka struct {
 	Bootstrap   string // host:port,…
 	Lanes       int    // transactional producers per job at most, 1 to 64; a job has no more than partitions
 	Progress    string // topic at the target that keeps the progress; created where it is missing
 	Replication int    // replicas of that topic when it is created; 0: the brokers' default
+	// TxRecords bounds the records of one transaction, 1 to 1,000,000: how soon readers see them, and how much is sent again after a kill.
+	TxRecords int
 	// Overrides are passed to librdkafka: security.protocol, sasl.*, ssl.*.
 	Overrides map[string]string
 	// Producer are passed to librdkafka for producers besides: producer.override.*, without the prefix.
@@ -39,14 +47,15 @@ type Kafka struct {
 
 // kafkaFields of a target; those that end in a dot are families.
 var (
-	kafkaFields = []string{"type", "bootstrap.servers", "lanes", "progress.topic", "progress.replication.factor", "security.protocol",
+	kafkaFields = []string{"type", "bootstrap.servers", "lanes", "progress.topic", "progress.replication.factor", "transaction.records",
+		"security.protocol",
 		"schema.registry.url", "schema.registry.basic.auth.user.info", "schema.registry.bearer.auth.token", "schema.registry.ssl.ca.location",
 		"schema.registry.ssl.certificate.location", "schema.registry.ssl.key.location"}
 	kafkaFamilies = []string{"sasl.", "ssl.", "producer.override."}
 )
 
 func parseKafka(name string, m map[string]string) (Config, error) {
-	k := &Kafka{Bootstrap: strings.TrimSpace(m["bootstrap.servers"]), Lanes: DefaultLanes, Progress: m["progress.topic"],
+	k := &Kafka{Bootstrap: strings.TrimSpace(m["bootstrap.servers"]), Lanes: DefaultLanes, Progress: m["progress.topic"], TxRecords: DefaultTxRecords,
 		Overrides: map[string]string{}, Producer: map[string]string{}}
 	for _, field := range slices.Sorted(maps.Keys(m)) {
 		value := m[field]
@@ -92,6 +101,9 @@ func parseKafka(name string, m map[string]string) (Config, error) {
 		return Config{}, err
 	}
 	if err := number("progress.replication.factor", &k.Replication, 1, 32767); err != nil {
+		return Config{}, err
+	}
+	if err := number("transaction.records", &k.TxRecords, 1, maxTxRecords); err != nil {
 		return Config{}, err
 	}
 	return Config{Name: name, Type: TypeKafka, Kafka: k}, nil
