@@ -49,6 +49,9 @@ type Target struct {
 func New(name string, conf target.Kafka, r *run.Runner) (*Target, error) {
 	d := &Target{name: name, conf: conf, runner: r, log: r.Log.With(zap.String("target", name)),
 		tune: tuning{records: conf.TxRecords, bytes: txBytes, age: txAge}}
+	if d.tune.records <= 0 {
+		d.tune.records = target.DefaultTxRecords
+	}
 	if conf.Registry.URL != "" {
 		reg, err := schema.NewRegistry(conf.Registry)
 		if err != nil {
