@@ -3,7 +3,6 @@ package replayer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 
 	"go.uber.org/zap"
@@ -17,8 +16,6 @@ import (
 	"tapedeck.dev/tapedeck/replayer/target"
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/service"
-	"tapedeck.dev/tapedeck/shared/store"
-	"tapedeck.dev/tapedeck/shared/store/storeurl"
 )
 
 // Run is the replayer as a service: it checks its store, then serves the API and runs jobs until ctx ends.
@@ -31,18 +28,20 @@ func Run(ctx context.Context, f *service.Frame) (err error) {
 	if err != nil {
 		return err
 	}
-	st, err := storeurl.Open(ctx, f.Config.String("store"))
+	at, err := openPlaces(ctx, f.Config)
+	defer func() { err = errors.Join(err, at.close()) }()
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, st.Close()) }()
-	arch := archive.Open(st, f.Config.String("topics.dir"))
-	if err := f.AtStart(ctx, "store", func(ctx context.Context) error { return checkStore(ctx, arch) }); err != nil {
+	if err := at.check(ctx, f); err != nil {
 		return err
 	}
 
 	m := metrics.New(f.Metrics)
-	runner := &run.Runner{Archive: arch, Settings: set.run, Log: f.Log.Named("run"), Metrics: m}
+	runner := &run.Runner{Archive: at.arch, Settings: set.run, Log: f.Log.Named("run"), Metrics: m}
+	if at.foreign != nil {
+		runner.Foreign = at.foreign
+	}
 	targets, closeTargets, err := openTargets(set, runner)
 	defer closeTargets()
 	if err != nil {
@@ -51,12 +50,12 @@ func Run(ctx context.Context, f *service.Frame) (err error) {
 	if len(targets) == 0 {
 		f.Log.Warn("no targets are configured (targets.<name>.type and what it needs): no job can be started here")
 	}
-	mgr := manager.New(jobstore.New(st), arch, targets,
+	mgr := manager.New(jobstore.New(at.ours), runner.Source(), targets,
 		manager.Settings{ID: set.id, Lease: set.lease, Scan: set.scan, Stable: set.stable}, f.Log.Named("jobs"), m)
 	api.New(mgr).Register(f.Mux)
 	f.Ready = mgr.Ready
 	f.Status = func() any { return status(mgr, set) }
-	f.Log.Info("replayer", zap.String("id", set.id), zap.Stringer("store", st), zap.Strings("targets", target.Names(set.targets)))
+	f.Log.Info("replayer", zap.String("id", set.id), zap.Stringer("store", at.records), zap.Stringer("jobs", at.ours), zap.Strings("targets", target.Names(set.targets)))
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return f.Serve(ctx) })
@@ -69,10 +68,7 @@ func checkStore(ctx context.Context, arch *archive.Archive) error {
 	if err == nil {
 		err = arch.CheckDir(ctx)
 	}
-	if errors.Is(err, store.ErrInvalid) || errors.Is(err, archive.ErrForeign) || errors.Is(err, archive.ErrOtherDir) {
-		return service.Permanent(err)
-	}
-	return err
+	return permanent(err)
 }
 
 // Status is the replayer's part of /status.

@@ -18,7 +18,7 @@ const Listen = "127.0.0.1:8184"
 
 // Keys are the settings of the replayer.
 func Keys() []service.Key {
-	return append(service.CommonKeys(Listen, service.StoreKeys()),
+	return append(service.CommonKeys(Listen, service.StoreKeys(), foreignKeys()),
 		service.Key{Name: "store", Kind: service.String, Required: true,
 			Doc:     "the archive: s3://bucket/prefix?endpoint=…&region=…&path-style=true or file:///directory",
 			Example: "s3://tapedeck/archive?region=eu-central-1"},

@@ -102,6 +102,8 @@ func openContainer(object string, data []byte) (*container, error) {
 				c.text = string(value)
 			case "avro.codec":
 				c.codec = string(value)
+			case "tapedeck.format":
+				return nil, refused("object %s is a segment of Tapedeck's own archive: set store.layout to tapedeck", object)
 			}
 		}
 	}

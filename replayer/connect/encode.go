@@ -2,6 +2,7 @@ package connect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -136,11 +137,14 @@ func (k *ids) find(ctx context.Context, reg Schemas, subject string, c *containe
 	}
 	versions, err := reg.Versions(ctx, subject)
 	if err != nil {
-		return nil, fmt.Errorf("schemas of subject %s for object %s: %w", subject, c.object, err)
+		return nil, byRegistry(fmt.Errorf("schemas of subject %s for object %s: %w", subject, c.object, err))
 	}
 	found := match(versions, c.schema)
 	if found == nil && register {
 		id, err := reg.Register(ctx, subject, c.text, "AVRO")
+		if err != nil && !errors.Is(err, schema.ErrUnavailable) {
+			return nil, refused("schema of object %s: %w", c.object, err) // a schema that the subject's compatibility does not allow, for example
+		}
 		if err != nil {
 			return nil, fmt.Errorf("schema of object %s: %w", c.object, err)
 		}
@@ -156,6 +160,14 @@ func (k *ids) find(ctx context.Context, reg Schemas, subject string, c *containe
 	}
 	k.known[at] = found
 	return found, nil
+}
+
+// byRegistry makes a registry's refusal one of ours.
+func byRegistry(err error) error {
+	if errors.Is(err, schema.ErrRefused) {
+		return &RefusedError{err}
+	}
+	return err
 }
 
 func match(versions []segment.Schema, s *avro.Schema) *segment.Schema {

@@ -58,11 +58,11 @@ func (s *Source) plan(ctx context.Context, r archive.Request) (*archive.Partitio
 	p := &archive.PartitionPlan{TopicPartition: r.TP, TopicID: s.cfg.identity(), ClusterID: clusterID, Isolation: segment.ReadUncommitted,
 		From: w.from, Until: w.until, FromTimestamp: w.fromTS, UntilTimestamp: w.untilTS,
 		Segments: segments(pieces, w.from, w.until), Gaps: []segment.Skip{}}
-	if len(p.Segments) == 0 {
+	if len(p.Segments) == 0 || p.From == p.Until {
 		if !r.AllowEmpty {
 			return nil, fmt.Errorf("%w: the archive holds no record in [%d, %d)", archive.ErrEmptyRange, w.from, w.until)
 		}
-		p.Until = p.From
+		p.Until, p.Segments = p.From, []archive.PlannedSegment{}
 		return p, nil
 	}
 	p.Gaps = holes(pieces, w.from, w.until)
