@@ -82,7 +82,8 @@ func (e *Engine) apply(p *partition, r *record.Record, pre prepared, key []byte,
 		e.future(p, r, pre.t)
 		return
 	case contributes:
-		if end := windowEnd(pre.t, e.p.Window.SizeMs); e.late(e, p, end) {
+		if end := windowEnd(pre.t, e.p.Window.SizeMs); !e.wanted(end) {
+		} else if e.late(e, p, end) {
 			e.lateRecord(p, r, pre.t, end)
 		} else {
 			e.add(p, end, key, args)

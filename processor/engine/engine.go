@@ -72,6 +72,7 @@ type Engine struct {
 	sources map[string]*source
 	shape   shape
 	late    lateRule
+	only    *only // nil: every window
 	stats   Stats
 	misuse  error // a broken promise of the caller; Feed returns it from then on
 

@@ -144,8 +144,14 @@ func (r *Runtime) pipelineStatus(name string) PipelineStatus {
 		Pipeline: session.Pipeline{Name: name, Hash: u.p.Hash, DecisionsTopic: u.p.DecisionsTopic()},
 		Keyed:    u.p.Keyed, Outputs: Outputs(u.p), Status: u.runner.Status(),
 	}
+	st.WindowMs = u.p.Window.SizeMs
 	for _, s := range u.p.Source {
 		st.Inputs = append(st.Inputs, s.Topic)
+		where := session.EventTimeField
+		if s.EventTime.Record {
+			where = session.EventTimeRecord
+		}
+		st.Sources = append(st.Sources, session.Source{Topic: s.Topic, EventTime: where, DelayMs: s.DelayMs, MaxFutureMs: s.MaxFutureMs})
 	}
 	return st
 }

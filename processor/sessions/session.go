@@ -84,6 +84,9 @@ func newOpen(cfg *Config, name string, p *pipeline.Pipeline, log *decision.Log, 
 	if s.eng, err = engine.New(p, s.src, floors); err != nil {
 		return nil, fmt.Errorf("session %s: %w", name, err)
 	}
+	if w := stored.Request.Windows; w != nil {
+		s.eng.Only(w.From, w.Until)
+	}
 	for i, sp := range stored.Parts {
 		sum, err := parseSum(sp.Checksum)
 		if err != nil {
@@ -180,7 +183,7 @@ func (s *open) commit(ctx context.Context, drain bool, change func(*Stored)) err
 				sp.Position, sp.Low, sp.M = c.Position, c.Low, c.MaxAtLow
 				sp.Count, sp.First, sp.Last, sp.Checksum = pr.count, pr.first, pr.last, formatSum(pr.sum)
 			}
-			sp.W, sp.Closing = c.Emitted, nil
+			sp.W, sp.Closing, sp.Watermark = c.Emitted, nil, s.reached(sp.TopicPartition)
 			if c.Partial.N > 0 {
 				sp.Closing = &c.Partial
 			}
@@ -333,6 +336,7 @@ func (s *open) status() session.Status {
 		pr := s.parts[p.TopicPartition].proof
 		p.Expected = s.eng.Position(p.TopicPartition)
 		p.Count, p.First, p.Last, p.Checksum = pr.count, pr.first, pr.last, formatSum(pr.sum)
+		p.Watermark = s.reached(p.TopicPartition)
 	}
 	return st
 }

@@ -49,6 +49,8 @@ type StoredPart struct {
 	Checksum string `json:"checksum"` // 16 hex digits
 	// Closing is there only between two transactions of one closing.
 	Closing *engine.Partial `json:"closing,omitempty"`
+	// Watermark is session.Progress.Watermark.
+	Watermark *int64 `json:"watermark,omitempty"`
 }
 
 func newStored(req session.Request, pipelineHash string) Stored {
@@ -172,7 +174,7 @@ func (s Stored) status(name string, roles map[string]string) session.Status {
 			expected = p.Position
 		}
 		st.Progress = append(st.Progress, session.Progress{TopicPartition: p.TopicPartition, Expected: expected,
-			Count: p.Count, First: p.First, Last: p.Last, Checksum: p.Checksum})
+			Count: p.Count, First: p.First, Last: p.Last, Checksum: p.Checksum, Watermark: p.Watermark})
 	}
 	sortProgress(st.Progress)
 	return st

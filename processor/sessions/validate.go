@@ -61,7 +61,7 @@ func Validate(req session.Request, p *pipeline.Pipeline, live *decision.Log) (*d
 		return nil, malformed("decisions: %v", err)
 	}
 	if req.Promise == session.Recompute {
-		return log, checkRecompute(req, log)
+		return log, checkRecompute(req, p, log)
 	}
 	if err := checkReproduce(req, p, log); err != nil {
 		return nil, err
@@ -105,6 +105,9 @@ func checkShape(req session.Request, p *pipeline.Pipeline) error {
 	inputs := map[string]bool{}
 	for _, s := range p.Source {
 		inputs[s.Topic] = true
+	}
+	if err := checkWindows(req); err != nil {
+		return err
 	}
 	seen := map[record.TopicPartition]bool{}
 	for _, r := range req.Ranges {
@@ -164,17 +167,6 @@ func checkReproduce(req session.Request, p *pipeline.Pipeline, log *decision.Log
 	if len(lacks) > 0 {
 		sort.Strings(lacks)
 		return no("no range of %s, which the live run read (an empty range counts)", strings.Join(lacks, ", "))
-	}
-	return nil
-}
-
-// checkRecompute refuses what this version cannot do yet: from the middle, windows that could be incomplete must be withheld.
-func checkRecompute(req session.Request, log *decision.Log) error {
-	members := log.Members()
-	for _, r := range req.Ranges {
-		if start, ok := members[r.TopicPartition]; r.From != 0 && (!ok || r.From != start) {
-			return refused("recompute of %s from %d: a start in the middle is not in this version; start at 0 or where the live run did", r.TopicPartition, r.From)
-		}
 	}
 	return nil
 }

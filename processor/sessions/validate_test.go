@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,7 +96,11 @@ func TestValidateRefuses(t *testing.T) {
 			r.Ranges[0].Gaps = []segment.Skip{{From: 0, To: 6, Class: segment.NotArchived}}
 		}, http.StatusUnprocessableEntity, "not-archived"},
 		"isolation":               {func(r *session.Request) { r.Ranges[0].Isolation = "read_uncommitted" }, http.StatusUnprocessableEntity, "isolation"},
-		"recompute in the middle": {func(r *session.Request) { r.Promise = session.Recompute; r.Ranges[0].From = 50 }, http.StatusUnprocessableEntity, "not in this version"},
+		"recompute in the middle": {func(r *session.Request) { r.Promise = session.Recompute; r.Ranges[0].From = 50 }, http.StatusUnprocessableEntity, "needs windows"},
+		"windows to reproduce":    {func(r *session.Request) { r.Windows = &session.Windows{From: 0, Until: 9} }, http.StatusBadRequest, "recompute alone"},
+		"windows upside down":     {func(r *session.Request) { middle(r, 9, 50); r.Windows.Until = 9 }, http.StatusBadRequest, "from < until"},
+		"nothing known before":    {func(r *session.Request) { middle(r, 99, 50); r.Ranges[0].Before = nil }, http.StatusUnprocessableEntity, "before is missing"},
+		"a window cut in two":     {func(r *session.Request) { middle(r, 50, 50) }, http.StatusUnprocessableEntity, "could be incomplete"},
 	} {
 		r := request()
 		c.change(&r)
@@ -211,5 +216,36 @@ func TestOutputs(t *testing.T) {
 	long.Output.Topic = strings.Repeat("x", 240)
 	if _, _, err := outputs("again", &long, request().Ranges); err == nil {
 		t.Error("a topic name beyond Kafka's limit")
+	}
+}
+
+// middle has a request begin in the middle, for windows from an event time on; before is the greatest record timestamp ahead of it.
+func middle(r *session.Request, from, before int64) {
+	r.Promise, r.Windows = session.Recompute, &session.Windows{From: from, Until: from + 1000}
+	r.Ranges[0].From, r.Ranges[0].Before = 50, &before
+}
+
+func TestValidateAMiddle(t *testing.T) {
+	for name, c := range map[string]struct {
+		from, before, maxFuture int64
+		record                  bool
+		want                    string
+	}{
+		"just beyond what was before":      {from: 3_600_051, before: 50, maxFuture: 3_600_000},
+		"one that a future record reaches": {from: 3_600_050, before: 50, maxFuture: 3_600_000, want: "up to 3600050"},
+		"event time is the timestamp":      {from: 51, before: 50, maxFuture: 3_600_000, record: true},
+		"and not beyond it":                {from: 50, before: 50, maxFuture: -1, record: true, want: "up to 50"},
+		"no bound on event times":          {from: 1 << 40, before: 50, maxFuture: -1, want: "without maxFuture"},
+		"nothing was before":               {from: 7, before: -1, maxFuture: -1},
+	} {
+		p := *fares
+		p.Source = slices.Clone(p.Source)
+		p.Source[0].MaxFutureMs, p.Source[0].EventTime.Record = c.maxFuture, c.record
+		r := request()
+		middle(&r, c.from, c.before)
+		_, err := Validate(r, &p, nil)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
 	}
 }

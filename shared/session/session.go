@@ -52,6 +52,15 @@ type Range struct {
 	From      int64          `json:"from"`
 	Until     int64          `json:"until"`
 	Gaps      []segment.Skip `json:"gaps,omitempty"` // lost and not-archived ranges inside
+	// Before is the greatest record timestamp below From, ms, −1 where there is none. It is given for a start in the middle alone (with Windows), and
+	// only where it bounds every record below From: one without a timestamp has none.
+	Before *int64 `json:"before,omitempty"`
+}
+
+// Windows asks for the results of the windows within [From, Until), event time in ms, and no others.
+type Windows struct {
+	From  int64 `json:"from"`
+	Until int64 `json:"until"`
 }
 
 // Request opens a session, or takes it over: the same body with a higher epoch.
@@ -66,7 +75,9 @@ type Request struct {
 	Promise Promise `json:"promise"`
 	EndMode EndMode `json:"endMode"`
 	// Schemas is FromSegment or FromRegistry; empty: see SchemaSource.
-	Schemas   SchemaSource      `json:"schemas,omitempty"`
+	Schemas SchemaSource `json:"schemas,omitempty"`
+	// Windows (recompute only) lets ranges begin in the middle. nil: every window.
+	Windows   *Windows          `json:"windows,omitempty"`
 	Ranges    []Range           `json:"ranges"`
 	Decisions []json.RawMessage `json:"decisions,omitempty"` // values of the decision log, in offset order
 }
@@ -101,6 +112,8 @@ type Progress struct {
 	First    int64  `json:"first"`    // −1 for none
 	Last     int64  `json:"last"`     // −1 for none
 	Checksum string `json:"checksum"` // 16 hex digits: sum of segment.Checksum modulo 2^64
+	// Watermark is the event time in ms below which the partition brings nothing more; in sessions with Windows alone, and there once it is known.
+	Watermark *int64 `json:"watermark,omitempty"`
 }
 
 // Ack answers a segment (200), a refused skip (409) or a limit reached (503, with Needs).
@@ -135,4 +148,21 @@ type Pipeline struct {
 	Hash           string   `json:"hash"`
 	Inputs         []string `json:"inputs"` // topics
 	DecisionsTopic string   `json:"decisionsTopic"`
+	// WindowMs is the size of its tumbling windows, and Sources says how each input tells time: what a replay of some windows is planned by. Optional.
+	WindowMs int64    `json:"windowMs,omitempty"`
+	Sources  []Source `json:"sources,omitempty"`
 }
+
+// Source is how a pipeline reads one of its inputs.
+type Source struct {
+	Topic       string `json:"topic"`
+	EventTime   string `json:"eventTime"` // EventTimeRecord or EventTimeField
+	DelayMs     int64  `json:"delayMs"`
+	MaxFutureMs int64  `json:"maxFutureMs"` // −1: off
+}
+
+// Where an event time is.
+const (
+	EventTimeRecord = "record" // the record's timestamp
+	EventTimeField  = "field"
+)
