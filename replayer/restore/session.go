@@ -17,7 +17,7 @@ import (
 	"tapedeck.dev/tapedeck/shared/record"
 )
 
-// Steps of a job at the target, in order; docs/replayer.md has the table. Tests stop at each.
+// Steps of a job at the target, in order; docs/restore.md has the table. Tests stop at each.
 const (
 	stepInit     = "init"     // the lane's producer fences older ones of its transactional id
 	stepRead     = "read"     // progress is read
