@@ -28,9 +28,11 @@ type View struct {
 	Partitions []PartitionView `json:"partitions,omitempty"` // by topic, partition; after planning
 	Gaps       []GapView       `json:"gaps,omitempty"`       // objects that could not be read and were passed over, as the request allowed
 	Target     *TargetView     `json:"target,omitempty"`     // after the target has finished
-	CreatedAt  time.Time       `json:"createdAt"`
-	StartedAt  *time.Time      `json:"startedAt,omitempty"`
-	FinishedAt *time.Time      `json:"finishedAt,omitempty"`
+	// Restored is what a target Kafka got, after the end of the job (CANCELLED too: what had been committed).
+	Restored   *job.Restored `json:"restored,omitempty"`
+	CreatedAt  time.Time     `json:"createdAt"`
+	StartedAt  *time.Time    `json:"startedAt,omitempty"`
+	FinishedAt *time.Time    `json:"finishedAt,omitempty"`
 }
 
 // LiveView is what only the replayer at work knows.
@@ -94,7 +96,11 @@ func view(e *jobstore.Entry, live []job.Progress, now *run.Live) *View {
 	if v.Possible == nil {
 		v.Possible = []job.Event{}
 	}
-	if j.Target != nil {
+	switch {
+	case j.Target == nil:
+	case j.Target.Restored != nil:
+		v.Restored = j.Target.Restored
+	default:
 		v.Target = &TargetView{Outputs: j.Target.Outputs, Emitted: j.Target.Emitted, Late: j.Target.Late, Future: j.Target.Future, Poison: j.Target.Poison,
 			DecisionsCompared: j.Target.DecisionsCompared}
 	}

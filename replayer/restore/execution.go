@@ -108,6 +108,7 @@ func (x *execution) Progress() []job.Progress {
 				break
 			}
 			g.Segments++
+			g.Records += s.Count
 			g.Bytes += s.Bytes
 		}
 		out = append(out, g)

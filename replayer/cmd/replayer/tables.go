@@ -29,7 +29,11 @@ func table(w io.Writer, rows [][]any) error {
 }
 
 func planTable(w io.Writer, p *run.Plan) error {
-	fmt.Fprintf(w, "%s into %s (pipeline %s), %s, %s\n", p.Name, p.Target, p.Pipeline, p.Promise, p.EndMode)
+	if p.Kafka != nil {
+		fmt.Fprintf(w, "%s into %s (Kafka cluster %s)\n", p.Name, p.Target, p.Kafka.ClusterID)
+	} else {
+		fmt.Fprintf(w, "%s into %s (pipeline %s), %s, %s\n", p.Name, p.Target, p.Pipeline, p.Promise, p.EndMode)
+	}
 	rows := [][]any{{"TOPIC", "PARTITION", "FROM", "UNTIL", "SEGMENTS", "RECORDS ≤", "BYTES", "GAPS"}}
 	for _, pp := range p.Partitions {
 		var records, bytes int64
@@ -42,6 +46,9 @@ func planTable(w io.Writer, p *run.Plan) error {
 	rows = append(rows, []any{"total", p.Totals.Partitions, "", "", p.Totals.Segments, p.Totals.Records, p.Totals.Bytes, ""})
 	if err := table(w, rows); err != nil {
 		return err
+	}
+	if p.Kafka != nil {
+		return kafkaPlanTable(w, p.Kafka)
 	}
 	if p.Decisions != nil {
 		_, err := fmt.Fprintf(w, "with the decisions in %s [%d, %d)\n", p.Decisions.TopicPartition, p.Decisions.From, p.Decisions.Until)
@@ -111,6 +118,9 @@ func viewTable(w io.Writer, v *manager.View) error {
 	}
 	if err := gapsTable(w, v); err != nil {
 		return err
+	}
+	if v.Restored != nil {
+		return restoredTable(w, v.Restored)
 	}
 	if t := v.Target; t != nil {
 		fmt.Fprintf(w, "emitted %d, late %d, future %d, poison %d\n", t.Emitted, t.Late, t.Future, t.Poison)

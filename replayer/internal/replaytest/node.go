@@ -76,8 +76,11 @@ func Start(t testing.TB, a *Archive, rc *Receiver, set manager.Settings) *Node {
 	return StartOn(t, a.Mem, rc, set)
 }
 
-// StartOn is Start over the archive in any store.
-func StartOn(t testing.TB, st store.Store, rc *Receiver, set manager.Settings) *Node {
+// More adds further targets to a replayer's.
+type More func(*run.Runner, map[string]manager.Destination)
+
+// StartOn is Start over the archive in any store, and with further targets.
+func StartOn(t testing.TB, st store.Store, rc *Receiver, set manager.Settings, more ...More) *Node {
 	t.Helper()
 	m := metrics.New(prometheus.NewRegistry())
 	r := &run.Runner{Archive: archive.Open(st, "topics"), Log: zap.NewNop(), Metrics: m,
@@ -87,7 +90,11 @@ func StartOn(t testing.TB, st store.Store, rc *Receiver, set manager.Settings) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Manager = manager.New(jobstore.New(n.Jobs), r.Archive, map[string]manager.Destination{"proc": r.To(c)}, set, zap.NewNop(), m)
+	targets := map[string]manager.Destination{"proc": r.To(c)}
+	for _, add := range more {
+		add(r, targets)
+	}
+	n.Manager = manager.New(jobstore.New(n.Jobs), r.Archive, targets, set, zap.NewNop(), m)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
