@@ -122,7 +122,7 @@ func planTopic(r *job.Request, source string, parts []archive.PartitionPlan, inf
 		t.ID, t.Partitions = have.ID, have.Partitions
 		for _, p := range parts {
 			if have.ID != "" && have.ID == p.TopicID {
-				return nil, run.Failf("topic %s of the target is the very topic that was archived: its records are there; map it to another name (topicMapping)", t.Name)
+				return nil, run.Failf("topic %s of the target is the very topic that was archived, and a topic is not restored into itself: records would lie behind those that they came from; map it to another name (topicMapping)", t.Name)
 			}
 		}
 		if known && info.Partitions != t.Partitions {

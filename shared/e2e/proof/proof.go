@@ -137,7 +137,8 @@ func New(o Options) (*Proof, error) {
 		return nil, err
 	}
 	p.Replayer, err = NewProcess(o.Bin, o.Dir, "replayer", url(1), listen(1)+store+o.ReplayerConfig+fmt.Sprintf(
-		"targets:\n  live:\n    type: processor\n    url: %s\n    pipeline: %s\n", url(2), p.Pipeline), o.Vars)
+		"targets:\n  live:\n    type: processor\n    url: %s\n    pipeline: %s\n  kafka:\n    type: kafka\n    bootstrap.servers: %q\n",
+		url(2), p.Pipeline, o.Bootstrap), o.Vars)
 	if err != nil {
 		return nil, err
 	}

@@ -61,11 +61,12 @@ func (p *Proof) PrintKeep(w io.Writer, more time.Time) {
   bin/archiver inspect --store "$STORE"
   bin/archiver verify  --store "$STORE"
   bin/replayer start --url %s --name once-more --target live --from earliest --until end --wait
+  bin/replayer restore --url %s --name back --target kafka --topics %s --map-topic %s=%s-restored --create-topics --wait
   bin/devstack produce --bootstrap %s --registry %s --topic %s --partitions %d --count 1000 --seed 2 --start %s
 
   Configuration and logs: %s
 `, "  "+strings.Join(exports, "\n  "), p.Archiver.URL, p.Replayer.URL, p.Processor.URL, p.Pipeline, p.StoreURL, p.Replayer.URL,
-		p.Bootstrap, p.RegistryURL, p.Topic, p.Options.Partitions, more.UTC().Format(time.RFC3339), p.Dir)
+		p.Replayer.URL, p.Topic, p.Topic, p.Topic, p.Bootstrap, p.RegistryURL, p.Topic, p.Options.Partitions, more.UTC().Format(time.RFC3339), p.Dir)
 }
 
 func lastLine(s string) string {
