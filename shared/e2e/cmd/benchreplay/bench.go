@@ -21,7 +21,7 @@ import (
 // bench is one benchmark, as the flags say.
 type bench struct {
 	out                                       io.Writer
-	bootstrap, store, bin                     string
+	bootstrap, store, bin, only               string
 	records, rounds                           int
 	partitions                                int32
 	archiverSets, processorSets, replayerSets []string
@@ -87,7 +87,18 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
-	return b.replayAgainstLive(ctx)
+	for _, pair := range []struct {
+		skip bool
+		run  func(context.Context) error
+	}{{b.only == "restore", b.replayAgainstLive}, {b.only == "replay", b.restoreAgainstLoop}} {
+		if pair.skip {
+			continue
+		}
+		if err := pair.run(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // prepare fills the topic, runs the first pipeline over it, and archives the topic with that pipeline's decisions.

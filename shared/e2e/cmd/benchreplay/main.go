@@ -1,5 +1,6 @@
 // Command benchreplay measures replays against what they stand in for, on the same records of a real broker and a real store, pairwise and in
-// alternating rounds: the processor fed by a replay against the processor reading the topic from Kafka as a backlog.
+// alternating rounds: the processor fed by a replay against the processor reading the topic from Kafka as a backlog, and a restore into Kafka
+// against a bare loop of transactional producers that has the records in memory.
 package main
 
 import (
@@ -43,6 +44,8 @@ func command() *cobra.Command {
 	f.StringArrayVar(&b.archiverSets, "archiver-set", nil, "a setting of the archiver, `key=value` (may be repeated)")
 	f.StringArrayVar(&b.processorSets, "processor-set", nil, "a setting of the processor, on both sides, `key=value`")
 	f.StringArrayVar(&b.replayerSets, "replayer-set", nil, "a setting of the replayer, `key=value`")
+	f.StringVar(&b.only, "only", "", "one of the pairs alone: replay or restore")
 	_ = c.MarkFlagRequired("store") // fails for a flag that is not there only
+	c.AddCommand(loopCommand())
 	return c
 }

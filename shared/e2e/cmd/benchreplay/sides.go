@@ -162,7 +162,7 @@ func (b *bench) replay(ctx context.Context, name string) (t took, err error) {
 	// The live run of this pipeline is at its end and reads its last windows again: not while it is measured.
 	if err = running(ctx, proc.URL+"/pipelines/"+b.first); err == nil {
 		var j jobView
-		if j, err = b.job(ctx, rep.URL, name); err == nil {
+		if j, err = b.job(ctx, rep.URL, map[string]any{"name": name, "target": "proc"}); err == nil {
 			t, err = phases(&j, filepath.Join(repDir, "replayer.log"))
 		}
 	}
@@ -191,8 +191,10 @@ func phases(j *jobView, log string) (t took, err error) {
 	return t, nil
 }
 
-func (b *bench) job(ctx context.Context, url, name string) (j jobView, err error) {
-	body, err := json.Marshal(map[string]string{"name": name, "target": "proc"})
+// job runs a job to its end, which must be COMPLETED.
+func (b *bench) job(ctx context.Context, url string, request map[string]any) (j jobView, err error) {
+	name := request["name"].(string)
+	body, err := json.Marshal(request)
 	if err != nil {
 		return j, err
 	}
