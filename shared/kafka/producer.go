@@ -26,12 +26,13 @@ type Producer struct {
 	reports chan struct{} // closed when the last delivery report has been counted
 	closed  bool
 
-	mu    sync.Mutex
-	sent  int64         // accepted by librdkafka
-	acked int64         // of sent: reported back, delivered or not
-	err   error         // first delivery error
-	wake  chan struct{} // closed and replaced when acked grows
-	spans *spans        // nil: offsets are not kept
+	mu     sync.Mutex
+	sent   int64         // accepted by librdkafka
+	acked  int64         // of sent: reported back, delivered or not
+	err    error         // first delivery error
+	wake   chan struct{} // closed and replaced when acked has reached wanted, or err is set
+	wanted int64         // acked that somebody waits for; −1: nobody waits
+	spans  *spans        // nil: offsets are not kept
 }
 
 // NewProducer makes a producer; txID "" means without transactions. txTimeout bounds the broker's patience with an open
@@ -71,7 +72,7 @@ func NewProducer(cfg Client, txID string, txTimeout time.Duration) (*Producer, e
 	if err != nil {
 		return nil, wrap(err, "configure kafka producer")
 	}
-	p := &Producer{p: kp, txID: txID, reports: make(chan struct{}), wake: make(chan struct{})}
+	p := &Producer{p: kp, txID: txID, reports: make(chan struct{}), wake: make(chan struct{}), wanted: -1}
 	p.logs = forwardLogs(kp.Logs(), cfg.logger())
 	p.tokens = startRefresher(kp, tokens, cfg.logger(), nil)
 	go p.countReports()
@@ -84,34 +85,79 @@ func (p *Producer) countReports() {
 	for ev := range p.p.Events() {
 		switch e := ev.(type) {
 		case *kafka.Message:
-			p.mu.Lock()
-			p.acked++
-			if err := e.TopicPartition.Error; err != nil && p.err == nil {
-				p.err = wrap(err, "produce to %s", tpOf(e.TopicPartition))
-			} else if err == nil && p.spans != nil {
-				p.spans.add(e.TopicPartition)
-			}
-			close(p.wake)
-			p.wake = make(chan struct{})
-			p.mu.Unlock()
+			p.count(e.TopicPartition)
 		case kafka.Error:
 			if e.IsFatal() {
 				p.mu.Lock()
 				if p.err == nil {
 					p.err = wrap(e, "kafka producer")
 				}
+				p.waken()
 				p.mu.Unlock()
 			}
 		}
 	}
 }
 
-// state returns how many records are on their way, a channel that is closed when that changes, and the sticky error.
-func (p *Producer) state() (inFlight int64, changed <-chan struct{}, err error) {
+// count counts the report of one record.
+func (p *Producer) count(tp kafka.TopicPartition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.sent - p.acked, p.wake, p.err
+	p.acked++
+	if tp.Error != nil && p.err == nil {
+		p.err = wrap(tp.Error, "produce to %s", tpOf(tp))
+	} else if tp.Error == nil && p.spans != nil {
+		p.spans.add(tp)
+	}
+	p.waken()
 }
+
+// waken wakes who waits, where what it waits for has come; mu is held. There are as many reports as records: most of them wake nobody.
+//
+// No wake-up is lost, though a report may come between await and the receive from the channel that it returned:
+//
+//	the producer's goroutine              countReports
+//	await: locks, sees 1 on its way,
+//	wanted = acked + 1, takes wake,
+//	unlocks
+//	                                      locks, acked++ reaches wanted, closes the
+//	                                      very channel that await took, puts a new one
+//	                                      in its place, wanted = −1, unlocks
+//	receives: closed already, goes on,
+//	and awaits again: 0 on their way
+//
+// A report counted before await's lock is not on its way any more when await looks; nor is an error that came before unseen: await returns it.
+// One that comes after wakes. wanted never exceeds acked plus what is on its way, so the reports that are due reach it.
+func (p *Producer) waken() {
+	if p.wanted >= 0 && (p.acked >= p.wanted || p.err != nil) {
+		close(p.wake)
+		p.wake, p.wanted = make(chan struct{}), -1
+	}
+}
+
+// state returns how many records are on their way, and the sticky error.
+func (p *Producer) state() (inFlight int64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sent - p.acked, p.err
+}
+
+// await is state, with a channel that is closed when so many of the records on their way have been reported, all of them at most and one at least,
+// or when there is an error. Only one goroutine waits at a time, since the methods are called from one.
+func (p *Producer) await(reports func(inFlight int64) int64) (inFlight int64, changed <-chan struct{}, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	inFlight = p.sent - p.acked
+	p.wanted = p.acked + min(max(reports(inFlight), 1), inFlight)
+	return inFlight, p.wake, p.err
+}
+
+// all waits for the last report.
+func all(inFlight int64) int64 { return inFlight }
+
+// some is how much room a full queue must have before it is tried again: at every report there would be room for one record. Few records fill the
+// queue when they are large: it must not run dry then.
+func some(inFlight int64) int64 { return min(1000, inFlight/8) }
 
 // Send queues r to its Topic and Partition with its Key, Value, Headers and Timestamp (Offset and TimestampType are ignored).
 // It blocks while the queue is full. A delivery error is returned by the next Send, Flush or CommitTx, and stays until AbortTx.
@@ -133,24 +179,26 @@ func (p *Producer) Send(ctx context.Context, r *record.Record) error {
 		}
 	}
 	for alone := time.Duration(0); ; {
-		inFlight, changed, err := p.state()
-		if err != nil {
-			return err
-		}
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("produce to %s: %w", r.TP(), err)
 		}
 		// Counted before it is queued: its report may come before Produce returns.
-		p.add(1)
-		err = p.p.Produce(m, nil)
+		if err := p.add(1); err != nil {
+			return err
+		}
+		err := p.p.Produce(m, nil)
 		if err == nil {
 			return nil
 		}
-		p.add(-1)
+		_ = p.add(-1) // the error of Produce says more
 		if errorCode(err) != kafka.ErrQueueFull || alone > queueFullBound {
 			return wrap(err, "produce to %s", r.TP())
 		}
-		if inFlight == 0 {
+		inFlight, changed, sticky := p.await(some)
+		switch {
+		case sticky != nil:
+			return sticky
+		case inFlight == 0:
 			// The last report has been counted but librdkafka has not yet freed its records; or this one alone is too much.
 			time.Sleep(time.Millisecond)
 			alone += time.Millisecond
@@ -163,10 +211,15 @@ func (p *Producer) Send(ctx context.Context, r *record.Record) error {
 	}
 }
 
-func (p *Producer) add(n int64) {
+// add counts records as sent, unless there is a sticky error.
+func (p *Producer) add(n int64) error {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n > 0 && p.err != nil {
+		return p.err
+	}
 	p.sent += n
-	p.mu.Unlock()
+	return nil
 }
 
 // producible refuses what would be changed on the way.
@@ -191,7 +244,7 @@ func producible(r *record.Record) error {
 // Flush waits until all that was sent is acknowledged.
 func (p *Producer) Flush(ctx context.Context) error {
 	for {
-		inFlight, changed, err := p.state()
+		inFlight, changed, err := p.await(all)
 		if err != nil {
 			return err
 		}

@@ -50,11 +50,11 @@ func (p *Producer) SendOffsets(ctx context.Context, group string, gm *GroupMetad
 func (p *Producer) CommitTx(ctx context.Context) error {
 	action := "commit transaction of " + p.txID
 	// A record that was refused makes the transaction worthless; librdkafka says so too, but without the reason.
-	if _, _, err := p.state(); err != nil {
+	if _, err := p.state(); err != nil {
 		return p.asAbortable(action, err)
 	}
 	err := p.retryTx(ctx, action, p.p.CommitTransaction)
-	if _, _, derr := p.state(); err != nil && derr != nil {
+	if _, derr := p.state(); err != nil && derr != nil {
 		return errors.Join(err, derr)
 	}
 	return err
@@ -76,7 +76,7 @@ func (p *Producer) AbortTx(ctx context.Context) error {
 	// Aborting purged what was queued; those reports are not the next transaction's. AbortTransaction returns after the last
 	// report has left librdkafka, so what is missing here is on its way to countReports.
 	for {
-		inFlight, changed, _ := p.state()
+		inFlight, changed, _ := p.await(all)
 		if inFlight == 0 {
 			break
 		}
