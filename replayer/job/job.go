@@ -39,6 +39,8 @@ type Pinned struct {
 	Decisions *Range `json:"decisions,omitempty"`
 	// Kafka is for a target Kafka; nil: another target.
 	Kafka *KafkaPlan `json:"kafka,omitempty"`
+	// Windows of a request that asks for some; nil: all.
+	Windows *WindowsPlan `json:"windows,omitempty"`
 }
 
 // Range is one partition's part of a plan: offsets [From, Until), and of these the records with timestamps in
@@ -53,6 +55,7 @@ type Range struct {
 	Until          int64          `json:"until"`
 	FromTimestamp  int64          `json:"fromTimestamp"`
 	UntilTimestamp int64          `json:"untilTimestamp"`
+	Before         *int64         `json:"before,omitempty"` // archive.PartitionPlan's
 	Gaps           []segment.Skip `json:"gaps,omitempty"`
 	Segments       int            `json:"segments"`
 	Records        int64          `json:"records,omitempty"` // of the whole objects
@@ -63,7 +66,7 @@ type Range struct {
 func PinRange(p *archive.PartitionPlan) Range {
 	r := Range{
 		TopicPartition: p.TopicPartition, Incarnation: p.Incarnation, TopicID: p.TopicID, ClusterID: p.ClusterID, Isolation: p.Isolation,
-		From: p.From, Until: p.Until, FromTimestamp: p.FromTimestamp, UntilTimestamp: p.UntilTimestamp, Gaps: p.Gaps,
+		From: p.From, Until: p.Until, FromTimestamp: p.FromTimestamp, UntilTimestamp: p.UntilTimestamp, Before: p.Before, Gaps: p.Gaps,
 		Segments: len(p.Segments),
 	}
 	for _, s := range p.Segments {

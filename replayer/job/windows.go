@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"tapedeck.dev/tapedeck/shared/archive"
 )
 
 // MaxEventTime bounds event times, ms: what 64 bits of nanoseconds hold, and so what a processor takes.
@@ -96,4 +98,66 @@ func (r *Request) checkWindows() error {
 		return errors.New("windows: the plan finds the range of records for them; leave out from, until and bounds")
 	}
 	return nil
+}
+
+// Window is one window: event times [Start, End), ms since 1970.
+type Window struct {
+	Start int64 `json:"start"`
+	End   int64 `json:"end"`
+}
+
+// WindowsPlan is what the windows of a request come to with a pipeline's.
+type WindowsPlan struct {
+	SizeMs int64 `json:"sizeMs"`
+	// First to Last are those that lie wholly within the request's; each is complete.
+	First Window `json:"first"`
+	Last  Window `json:"last"`
+	Count int64  `json:"count"`
+	// WarmUp is what is read ahead of the first object that holds a record timestamp of First or later, over all partitions: event times may run ahead
+	// of timestamps.
+	WarmUp Amount `json:"warmUp"`
+}
+
+// Amount of objects, whole ones.
+type Amount struct {
+	Segments int   `json:"segments"`
+	Records  int64 `json:"records"`
+	Bytes    int64 `json:"bytes"`
+}
+
+// AddBefore adds those of segments that come before the first one which holds a record timestamp ≥ ts.
+func (a *Amount) AddBefore(segments []archive.PlannedSegment, ts int64) {
+	for _, s := range segments {
+		if s.Count > 0 && s.MaxTimestamp >= ts {
+			return
+		}
+		a.Segments++
+		a.Records += s.Count
+		a.Bytes += s.Bytes
+	}
+}
+
+// Within returns the whole windows of size ms, aligned as a pipeline's (the first begins at 0), that lie within w; an error where there is none.
+func (w Windows) Within(size int64) (*WindowsPlan, error) {
+	last := floorTo(w.Until, size)
+	first := -floorTo(-w.From, size)
+	if first >= last {
+		return nil, fmt.Errorf("no whole window of %s lies within [%s, %s): windows begin at multiples of their size; the one that holds from is [%s, %s)",
+			time.Duration(size)*time.Millisecond, TimeText(w.From), TimeText(w.Until), TimeText(floorTo(w.From, size)), TimeText(floorTo(w.From, size)+size))
+	}
+	return &WindowsPlan{SizeMs: size, First: Window{first, first + size}, Last: Window{last - size, last}, Count: (last - first) / size}, nil
+}
+
+// floorTo is the greatest multiple of size ≤ n; size > 0.
+func floorTo(n, size int64) int64 {
+	rest := n % size
+	if rest < 0 {
+		rest += size
+	}
+	return n - rest
+}
+
+// TimeText writes ms since 1970 for people, in UTC.
+func TimeText(ms int64) string {
+	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.999Z07:00")
 }

@@ -28,6 +28,7 @@ type Plan struct {
 	Promise      session.Promise         `json:"promise"`
 	EndMode      session.EndMode         `json:"endMode"`
 	Totals       Totals                  `json:"totals"`
+	Windows      *job.WindowsPlan        `json:"windows,omitempty"`   // for a request with windows
 	Partitions   []archive.PartitionPlan `json:"partitions"`          // by topic, partition
 	Decisions    *archive.PartitionPlan  `json:"decisions,omitempty"` // the part of the decision log that goes with the session
 	Kafka        *job.KafkaPlan          `json:"kafka,omitempty"`     // for a target Kafka: where the records go
@@ -55,7 +56,7 @@ func (p *Plan) Sum() {
 
 // Pin keeps what is stored of a plan.
 func (p *Plan) Pin() *job.Pinned {
-	pin := &job.Pinned{Pipeline: p.Pipeline, PipelineHash: p.PipelineHash, Kafka: p.Kafka}
+	pin := &job.Pinned{Pipeline: p.Pipeline, PipelineHash: p.PipelineHash, Kafka: p.Kafka, Windows: p.Windows}
 	for i := range p.Partitions {
 		pin.Ranges = append(pin.Ranges, job.PinRange(&p.Partitions[i]))
 	}
@@ -69,17 +70,20 @@ func (p *Plan) Pin() *job.Pinned {
 // MakePlan plans a request from the archive and from what the target's pipeline reads. A *Failure says what is not there; other errors are
 // those of the store, and may pass.
 func MakePlan(ctx context.Context, arch Source, r *job.Request, pipe *session.Pipeline) (*Plan, error) {
-	if r.Windows != nil {
-		return nil, failf("windows are not in this version")
-	}
 	if why := lossy(arch); why != "" && r.Promise == session.Reproduce {
 		return nil, failf(`promise "reproduce" cannot be kept: %s; ask for promise "recompute"`, why)
 	}
-	parts, partial, err := planParts(ctx, arch, r, pipe.Inputs)
+	p := &Plan{Name: r.Name, Target: r.Target, Pipeline: pipe.Name, PipelineHash: pipe.Hash, Promise: r.Promise, EndMode: r.EndMode}
+	var partial map[string]bool
+	var err error
+	if r.Windows != nil {
+		p.Partitions, p.Windows, err = planWindows(ctx, arch, r, pipe)
+	} else {
+		p.Partitions, partial, err = planParts(ctx, arch, r, pipe.Inputs)
+	}
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Name: r.Name, Target: r.Target, Pipeline: pipe.Name, PipelineHash: pipe.Hash, Promise: r.Promise, EndMode: r.EndMode, Partitions: parts}
 	if p.Decisions, err = planDecisions(ctx, arch, r, pipe); err != nil {
 		return nil, err
 	}
@@ -225,7 +229,7 @@ func checkLost(r *job.Request, parts []archive.PartitionPlan) error {
 // Replan finds the segments of a stored plan again. The archive never changes, so they are the same as at first; what no longer fits is a
 // *Failure.
 func Replan(ctx context.Context, arch Source, r *job.Request, pin *job.Pinned) (*Plan, error) {
-	p := &Plan{Name: r.Name, Target: r.Target, Pipeline: pin.Pipeline, PipelineHash: pin.PipelineHash, Kafka: pin.Kafka, Promise: r.Promise, EndMode: r.EndMode,
+	p := &Plan{Name: r.Name, Target: r.Target, Pipeline: pin.Pipeline, PipelineHash: pin.PipelineHash, Kafka: pin.Kafka, Windows: pin.Windows, Promise: r.Promise, EndMode: r.EndMode,
 		Partitions: make([]archive.PartitionPlan, len(pin.Ranges))}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(planParallel)
@@ -253,7 +257,7 @@ func Replan(ctx context.Context, arch Source, r *job.Request, pin *job.Pinned) (
 
 func replanRange(ctx context.Context, arch Source, r *job.Request, rng *job.Range) (*archive.PartitionPlan, error) {
 	pp := &archive.PartitionPlan{TopicPartition: rng.TopicPartition, Incarnation: rng.Incarnation, TopicID: rng.TopicID, ClusterID: rng.ClusterID, Isolation: rng.Isolation,
-		From: rng.From, Until: rng.Until, Gaps: rng.Gaps}
+		From: rng.From, Until: rng.Until, Before: rng.Before, Gaps: rng.Gaps}
 	if rng.From < rng.Until {
 		chain := record.TopicPartition{Topic: segment.Incarnation(rng.Topic, rng.Incarnation), Partition: rng.Partition}
 		now, err := arch.Plan(ctx, archive.Request{TP: chain,

@@ -185,7 +185,10 @@ func sessionRequest(plan *Plan, r *job.Request, decisions []json.RawMessage) ses
 		Schemas: r.Schemas, Decisions: decisions}
 	for _, p := range plan.Partitions {
 		req.Ranges = append(req.Ranges, session.Range{TopicPartition: p.TopicPartition, TopicID: p.TopicID, Isolation: p.Isolation,
-			From: p.From, Until: p.Until, Gaps: p.Gaps})
+			From: p.From, Until: p.Until, Gaps: p.Gaps, Before: p.Before})
+	}
+	if w := plan.Windows; w != nil {
+		req.Windows = &session.Windows{From: w.First.Start, Until: w.Last.End}
 	}
 	return req
 }
@@ -340,6 +343,11 @@ func (x *Run) compare(st *session.Status) (*job.Outcome, error) {
 	}
 	if total == 0 {
 		return nil, failf("the window holds no record")
+	}
+	if w := x.plan.Windows; w != nil && x.plan.EndMode == session.Hold {
+		if err := checkClosed(w, st.Progress); err != nil {
+			return nil, err
+		}
 	}
 	return &job.Outcome{Progress: st.Progress, Outputs: st.Outputs, Emitted: st.Emitted, Late: st.Late, Future: st.Future, Poison: st.Poison,
 		DecisionsCompared: st.DecisionsCompared}, nil

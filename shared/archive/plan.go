@@ -84,6 +84,8 @@ type PartitionPlan struct {
 	UntilTimestamp int64            `json:"untilTimestamp"`
 	Segments       []PlannedSegment `json:"segments"`
 	Gaps           []segment.Skip   `json:"gaps"` // lost and not-archived ranges inside [From, Until)
+	// Before is the greatest timestamp of the archived records below From, ms, −1 where there is none; nil where it is not known, or From is 0.
+	Before *int64 `json:"before,omitempty"`
 	// Fidelity says in words what the records of a foreign archive lack, or have been given; none for ours.
 	Fidelity []string `json:"fidelity,omitempty"`
 }
@@ -151,9 +153,12 @@ func (a *Archive) plan(ctx context.Context, r Request) (*PartitionPlan, error) {
 	if !r.AllowEmpty && covered(gapsOf(skips, from, until, all), from, until) {
 		return nil, fmt.Errorf("%w: no record of %s, only offsets without data", ErrEmptyRange, w)
 	}
-	p.Gaps = gapsOf(skips, from, until, func(c segment.Class) bool { return c == segment.Lost || c == segment.NotArchived })
+	p.Gaps = gapsOf(skips, from, until, reported)
 	return p, nil
 }
+
+// reported are the classes of ranges whose records were in Kafka and are not in the archive.
+func reported(c segment.Class) bool { return c == segment.Lost || c == segment.NotArchived }
 
 // first returns the first offset after the leading lost or not-archived range of the chain, which ends in the first
 // segment, or in a later one where segments without records begin the chain.

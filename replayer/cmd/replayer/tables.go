@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"tapedeck.dev/tapedeck/replayer/job"
 	"tapedeck.dev/tapedeck/replayer/manager"
 	"tapedeck.dev/tapedeck/replayer/run"
 	"tapedeck.dev/tapedeck/shared/segment"
@@ -49,6 +50,10 @@ func planTable(w io.Writer, p *run.Plan) error {
 	}
 	if p.Kafka != nil {
 		return kafkaPlanTable(w, p.Kafka)
+	}
+	if x := p.Windows; x != nil {
+		fmt.Fprintf(w, "%d windows of %s: the first complete one is [%s, %s), the last [%s, %s); warm-up: %d segments, %d records, %d bytes\n", x.Count, time.Duration(x.SizeMs)*time.Millisecond,
+			job.TimeText(x.First.Start), job.TimeText(x.First.End), job.TimeText(x.Last.Start), job.TimeText(x.Last.End), x.WarmUp.Segments, x.WarmUp.Records, x.WarmUp.Bytes)
 	}
 	if p.Decisions != nil {
 		_, err := fmt.Fprintf(w, "with the decisions in %s [%d, %d)\n", p.Decisions.TopicPartition, p.Decisions.From, p.Decisions.Until)
