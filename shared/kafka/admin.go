@@ -36,6 +36,7 @@ type Admin struct {
 	tokens    *refresher
 	events    chan struct{} // closed when the last event has been seen
 	closing   sync.Once
+	groups    groupReader
 
 	mu      sync.Mutex
 	last    error         // of the connections since the last success; nil: none
@@ -65,7 +66,8 @@ func NewAdmin(cfg Client) (*Admin, error) {
 		p.Close()
 		return nil, wrap(err, "configure kafka admin client")
 	}
-	a := &Admin{a: ac, p: p, bootstrap: cfg.Bootstrap, security: m, logs: forwardLogs(p.Logs(), cfg.logger()), events: make(chan struct{})}
+	a := &Admin{a: ac, p: p, bootstrap: cfg.Bootstrap, security: m, logs: forwardLogs(p.Logs(), cfg.logger()), events: make(chan struct{}),
+		groups: groupReader{cfg: cfg}}
 	go a.watch()
 	a.tokens = startRefresher(p, tokens, cfg.logger(), func(err error) {
 		a.note(err, &SettingError{Name: "sasl.oauthbearer", Err: err})
@@ -113,6 +115,7 @@ func (a *Admin) reason() (about *SettingError, last error) {
 // Close frees connections.
 func (a *Admin) Close() {
 	a.closing.Do(func() {
+		a.groups.close()
 		a.tokens.close()
 		a.a.Close()
 		a.p.Close()

@@ -163,7 +163,11 @@ func (a *Admin) OffsetsForTime(ctx context.Context, tps []TP, ms int64) (map[TP]
 func (a *Admin) CommittedOffsets(ctx context.Context, group string, tps []TP) (map[TP]CommitOffset, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	all, err := committedOffsets(ctx, a.a, group, tps)
+	reader, err := a.groups.admin()
+	if err != nil {
+		return nil, wrap(err, "read committed offsets of group %s", group)
+	}
+	all, err := committedOffsets(ctx, reader, group, tps)
 	if err != nil {
 		return nil, err
 	}
@@ -180,8 +184,12 @@ func (a *Admin) CommittedOffsets(ctx context.Context, group string, tps []TP) (m
 func (a *Admin) GroupOffsets(ctx context.Context, group string) (map[TP]CommitOffset, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	reader, err := a.groups.admin()
+	if err != nil {
+		return nil, wrap(err, "read committed offsets of group %s", group)
+	}
 	out := map[TP]CommitOffset{}
-	if err := groupOffsets(ctx, a.a, kafka.ConsumerGroupTopicPartitions{Group: group}, out); err != nil {
+	if err := groupOffsets(ctx, reader, kafka.ConsumerGroupTopicPartitions{Group: group}, out); err != nil {
 		return nil, err
 	}
 	for tp, o := range out {
@@ -192,7 +200,7 @@ func (a *Admin) GroupOffsets(ctx context.Context, group string) (map[TP]CommitOf
 	return out, nil
 }
 
-// committedOffsets works on any client's connections; a partition without a stored position has Offset −1.
+// committedOffsets works on a consumer's connections (see groupReader for why on no others); a partition without a stored position has Offset −1.
 func committedOffsets(ctx context.Context, a *kafka.AdminClient, group string, tps []TP) (map[TP]CommitOffset, error) {
 	out := make(map[TP]CommitOffset, len(tps))
 	if len(tps) == 0 {
