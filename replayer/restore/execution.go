@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tapedeck.dev/tapedeck/replayer/job"
+	"tapedeck.dev/tapedeck/replayer/pace"
 	"tapedeck.dev/tapedeck/replayer/registry"
 	"tapedeck.dev/tapedeck/replayer/run"
 	"tapedeck.dev/tapedeck/shared/archive"
@@ -24,7 +25,10 @@ type execution struct {
 	k    *job.KafkaPlan
 	keep *job.Keeper
 	ids  *registry.Rewriter // nil: no record gets other schema ids
-	log  *zap.Logger
+
+	pacer  *pace.Pacer // nil: as fast as possible
+	bounds pace.Bounds // of what goes at once
+	log    *zap.Logger
 
 	mu    sync.Mutex
 	parts []*part // by source topic, partition
@@ -56,6 +60,8 @@ func (x *execution) base(p *part) mark {
 func newExecution(d *Target, j *job.Job, plan *run.Plan) *execution {
 	x := &execution{d: d, job: j, k: j.Plan.Kafka, keep: j.Request.Filter.Keeper(), moved: time.Now(),
 		log: d.log.With(zap.String("job", j.Request.Name), zap.Int64("epoch", j.Epoch))}
+	limits := j.Request.Limits()
+	x.pacer, x.bounds = pace.New(limits), limits.Bounds()
 	x.ids = registry.NewRewriter(d.runner.Archive, x.k.Registry)
 	ids := map[string]string{}
 	for _, t := range x.k.Topics {
@@ -183,6 +189,7 @@ func (x *execution) attempt(ctx context.Context) (*job.Outcome, error) {
 	if err := x.resume(s.ledger); err != nil {
 		return nil, err
 	}
+	x.beginPace()
 	g, gctx := errgroup.WithContext(ctx)
 	for n := range s.lanes {
 		g.Go(func() error {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -41,6 +40,7 @@ type lane struct {
 type pending struct {
 	next               int64
 	changed, rewritten int64
+	reached            int64 // largest timestamp, also of what is committed
 	count, first, last int64
 	sum                uint64
 }
@@ -54,19 +54,34 @@ type piece struct {
 func (x *execution) lane(ctx context.Context, p *kafka.Producer, n int) (err error) {
 	l := &lane{x: x, p: p, n: n}
 	l.reset()
+	defer func() {
+		if l.open && err != nil && !errors.Is(err, errKilled) && !errors.Is(err, kafka.ErrFenced) {
+			l.abort(ctx)
+		}
+	}()
+	if x.job.Request.Speed > 0 {
+		err = l.byTime(ctx)
+	} else {
+		err = l.asLoaded(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return l.finish(ctx)
+}
+
+// asLoaded sends segment after segment, as they are loaded ahead.
+func (l *lane) asLoaded(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	loaded := make(chan *work, ahead)
 	loading := make(chan error, 1)
 	go func() {
 		defer close(loaded)
-		loading <- x.load(ctx, n, loaded)
+		loading <- l.x.load(ctx, l.n, loaded)
 	}()
 	defer func() {
 		cancel()
 		for range loaded { // the loader has ended when it is closed
-		}
-		if l.open && err != nil && !errors.Is(err, errKilled) && !errors.Is(err, kafka.ErrFenced) {
-			l.abort(ctx)
 		}
 	}()
 	timer := time.NewTimer(time.Hour)
@@ -74,7 +89,7 @@ func (x *execution) lane(ctx context.Context, p *kafka.Producer, n int) (err err
 	for {
 		var due <-chan time.Time
 		if l.open { // the store may be slow: an open transaction does not wait for it
-			timer.Reset(time.Until(l.begun.Add(x.d.tune.age)))
+			timer.Reset(time.Until(l.ends()))
 			due = timer.C
 		}
 		select {
@@ -86,10 +101,7 @@ func (x *execution) lane(ctx context.Context, p *kafka.Producer, n int) (err err
 			}
 		case w, more := <-loaded:
 			if !more {
-				if err := <-loading; err != nil {
-					return err
-				}
-				return l.finish(ctx)
+				return <-loading
 			}
 			if err := l.segment(ctx, w); err != nil {
 				return err
@@ -97,6 +109,9 @@ func (x *execution) lane(ctx context.Context, p *kafka.Producer, n int) (err err
 		}
 	}
 }
+
+// ends is when the open transaction is old enough to be committed.
+func (l *lane) ends() time.Time { return l.begun.Add(l.x.d.tune.age) }
 
 func (l *lane) reset() {
 	l.open, l.records, l.bytes = false, 0, 0
@@ -114,7 +129,7 @@ func (l *lane) at(p *part) *pending {
 	t := l.pending[p]
 	if t == nil {
 		l.x.mu.Lock()
-		t = &pending{next: p.state.Next}
+		t = &pending{next: p.state.Next, reached: p.state.Reached}
 		l.x.mu.Unlock()
 		l.pending[p] = t
 	}
@@ -127,6 +142,7 @@ func (t *pending) after(s totals) (totals, error) {
 	if t.count == 0 {
 		return s, nil
 	}
+	s.Reached = t.reached
 	s.Commits++
 	s.Changed += t.changed
 	s.Rewritten += t.rewritten
@@ -148,58 +164,8 @@ func (l *lane) begin(ctx context.Context) error {
 	return nil
 }
 
-// segment sends what a loaded segment holds beyond what is committed, and moves the partition's position to its end.
-func (l *lane) segment(ctx context.Context, w *work) error {
-	p := w.part
-	end := min(w.next, p.rng.Until)
-	t := l.at(p)
-	if w.seg == nil || t.next >= end {
-		t.next = max(t.next, end)
-		return nil
-	}
-	rd, err := segment.NewReader(w.seg.Name, w.seg.Body)
-	if err != nil {
-		return &run.Failure{Err: err}
-	}
-	rewrite, err := l.x.rewriter(ctx, w.seg.Name, rd.Header())
-	if err != nil {
-		return err
-	}
-	var rec record.Record
-	for {
-		if err := rd.Next(&rec); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return &run.Failure{Err: err}
-		}
-		if rec.Offset < t.next || !p.rng.Holds(&rec) {
-			continue
-		}
-		if rewrite != nil {
-			changed, err := rewrite(&rec)
-			if err != nil {
-				return final(err)
-			}
-			if changed {
-				t.rewritten++
-			}
-		}
-		if err := l.send(ctx, p, t, &rec, rd); err != nil {
-			return err
-		}
-		if l.full() {
-			if err := l.commit(ctx); err != nil {
-				return err
-			}
-			t = l.at(p)
-		}
-	}
-	t.next = max(t.next, end)
-	return nil
-}
-
 func (l *lane) full() bool {
-	return l.records >= l.x.d.tune.records || l.bytes >= l.x.d.tune.bytes || time.Since(l.begun) >= l.x.d.tune.age
+	return l.records >= l.x.d.tune.records || l.bytes >= l.x.d.tune.bytes || !time.Now().Before(l.ends())
 }
 
 func (l *lane) send(ctx context.Context, p *part, t *pending, rec *record.Record, rd *segment.Reader) error {
@@ -207,6 +173,9 @@ func (l *lane) send(ctx context.Context, p *part, t *pending, rec *record.Record
 		return err
 	}
 	old := rec.Offset
+	if f := l.x.d.tune.sending; f != nil {
+		f(p.rng.TopicPartition, old, rec.Timestamp)
+	}
 	if l.x.job.Request.ProvenanceHeaders {
 		rec.Headers = append(slices.Clone(rec.Headers), provenance(p.rng.TopicPartition, old)...)
 	}
@@ -223,6 +192,7 @@ func (l *lane) send(ctx context.Context, p *part, t *pending, rec *record.Record
 		t.first = old
 	}
 	t.count, t.last, t.next = t.count+1, old, old+1
+	t.reached = max(t.reached, rec.Timestamp)
 	t.sum += rd.DatumChecksum()
 	l.records++
 	l.bytes += len(rd.Datum())

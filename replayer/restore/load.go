@@ -27,13 +27,7 @@ func (x *execution) load(ctx context.Context, lane int, out chan<- *work) error 
 		if p.lane != lane {
 			continue
 		}
-		r := &reader{p: p, last: -1}
-		x.mu.Lock()
-		need := min(p.verified, p.state.Next)
-		x.mu.Unlock()
-		for r.i < len(p.segs) && min(p.segs[r.i].Next, p.rng.Until) <= need {
-			r.i++
-		}
+		r := &reader{p: p, i: x.unread(p), last: -1}
 		if r.i < len(p.segs) {
 			readers = append(readers, r)
 		}
@@ -65,11 +59,22 @@ func (x *execution) load(ctx context.Context, lane int, out chan<- *work) error 
 	return nil
 }
 
+// unread is the index of the first segment of p that is not both committed and proved.
+func (x *execution) unread(p *part) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	need, i := min(p.verified, p.state.Next), 0
+	for i < len(p.segs) && min(p.segs[i].Next, p.rng.Until) <= need {
+		i++
+	}
+	return i
+}
+
 func (x *execution) loadOne(ctx context.Context, p *part, i int) (*work, error) {
 	ps := p.segs[i]
 	w, proof := &work{part: p, next: ps.Next}, job.EmptyProof()
 	if ps.Count > 0 && !ps.Outside {
-		seg, err := x.d.runner.LoadSegment(ctx, &p.rng, x.keep, i, ps)
+		seg, err := x.d.runner.LoadSegment(ctx, &p.rng, x.keep, i, ps, x.bounds)
 		if err != nil {
 			return nil, err
 		}

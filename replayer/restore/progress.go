@@ -41,6 +41,7 @@ type mark struct {
 type totals struct {
 	Next      int64     `json:"next"`    // of the source: the planned records below this are committed
 	Proof     job.Proof `json:"proof"`   // of these
+	Reached   int64     `json:"reached"` // their largest timestamp, ms; −1 for none
 	Commits   int64     `json:"commits"` // transactions that wrote records, and so left a marker in the target's log
 	Changed   int64     `json:"timestampsChanged,omitempty"`
 	Rewritten int64     `json:"rewritten,omitempty"` // records with other schema ids than in the archive
@@ -162,7 +163,7 @@ type state struct {
 
 // of returns the state of a partition; one that has no progress stands at from.
 func (l *ledger) of(id partID, from int64) (state, error) {
-	s := state{totals: totals{Next: from, Proof: job.EmptyProof()}, chunk: -1}
+	s := state{totals: totals{Next: from, Proof: job.EmptyProof(), Reached: -1}, chunk: -1}
 	chunks := l.chunks[id]
 	var runs []offsetmap.Run
 	for n := range len(chunks) {

@@ -62,7 +62,7 @@ func unique(prefix string) string { return prefix + "-" + strings.ToLower(rand.T
 func (g *rig) target(tune tuning) *Target {
 	g.t.Helper()
 	r := &run.Runner{Archive: g.a.Archive, Log: g.log, Metrics: metrics.New(prometheus.NewRegistry()),
-		Settings: run.Settings{Parallel: 2, RetryTimeout: 30 * time.Second, Backoff: run.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}}}
+		Settings: run.Settings{Parallel: 2, RetryTimeout: 30 * time.Second, HoldBytes: 1, Backoff: run.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}}}
 	d, err := New("k", g.conf, r)
 	g.must(err)
 	g.t.Cleanup(d.Close)

@@ -31,6 +31,8 @@ type tuning struct {
 	age            time.Duration
 	// at is called before and after each step of a lane (−1: of the job); an error ends the execution as a kill would: nothing is closed or aborted properly.
 	at func(ctx context.Context, step string, lane int) error
+	// sending is called before each record is sent, with its place in the archive; nil: nothing is.
+	sending func(tp kafka.TP, offset, timestamp int64)
 }
 
 // Target is a Kafka cluster as a destination of jobs.

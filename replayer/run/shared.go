@@ -27,16 +27,30 @@ type Segment struct {
 	Body  []byte
 	Proof job.Proof // of the records to send
 	MaxTs int64     // largest timestamp of these, −1 for none
+	Parts []Part    // what of it goes at once, in order; one where nothing bounds it
 }
 
-// LoadSegment reads a planned object and checks every record of it; keep chooses among the records of the range. It repeats what may pass.
-func (r *Runner) LoadSegment(ctx context.Context, rng *job.Range, keep *job.Keeper, index int, ps archive.PlannedSegment) (*Segment, error) {
+// Part is a part of a segment's records to send.
+type Part struct {
+	Next    int64 // first offset after it
+	Records int64
+	Bytes   int64 // share of the object's size
+	MaxTs   int64 // largest timestamp of the segment's records to send up to the end of this part, ms; −1 for none
+}
+
+// LoadSegment reads a planned object, checks every record of it, and finds its parts within the bounds; keep chooses among the records of the range. It
+// repeats what may pass.
+func (r *Runner) LoadSegment(ctx context.Context, rng *job.Range, keep *job.Keeper, index int, ps archive.PlannedSegment, b pace.Bounds) (*Segment, error) {
 	return retry(ctx, r, "load", func(ctx context.Context) (*Segment, error) {
-		l, err := load(ctx, r.Source(), rng, keep, index, ps, pace.Bounds{})
+		l, err := load(ctx, r.Source(), rng, keep, index, ps, b)
 		if err != nil {
 			return nil, err
 		}
-		return &Segment{Name: ps.Key, Body: l.body, Proof: l.proof, MaxTs: l.maxTs}, nil
+		s := &Segment{Name: ps.Key, Body: l.body, Proof: l.proof, MaxTs: l.maxTs}
+		for i := range l.spans {
+			s.Parts = append(s.Parts, Part{Next: l.spans[i].next, Records: l.spans[i].records, Bytes: l.spans[i].bytes, MaxTs: l.spans[i].maxTs})
+		}
+		return s, nil
 	})
 }
 
