@@ -39,5 +39,8 @@ go test -count=1 -timeout 40m ./shared/store/s3 ./shared/kafka ./shared/schema .
 # What only a real broker does to an archiver: truncation, compaction, transactions, topics created again, an unclean loss.
 TAPEDECK_TEST_KAFKA_LOSE="$PWD/scripts/real/kafka.sh lose" go test -count=1 -timeout 20m ./archiver -run '^TestReal'
 
+# A restore's crash points, fencing and wiped targets, as the broker itself sees them.
+go test -count=1 -timeout 15m -run '^(TestKilledAtEveryStep|TestLateWakerDoesNotStopTheNewer|TestRestoreKeepsEverything|TestWipedTarget|TestForeignRecord|TestChangedTimestampsAndProvenance)$' ./replayer/restore
+
 # The receiver of examples/ takes a job to its proof.
 go test -count=1 -timeout 5m -run '^TestPythonReceiver' ./replayer
