@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -170,7 +171,7 @@ func loopCommand() *cobra.Command {
 func (b *bench) restore(ctx context.Context, name, topic string) (t took, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	rep, _, err := b.service("replayer", b.replayerSets, fmt.Sprintf("store: %q", b.store), "targets:",
+	rep, repDir, err := b.service("replayer", b.replayerSets, fmt.Sprintf("store: %q", b.store), "targets:",
 		fmt.Sprintf("  kafka: {type: kafka, bootstrap.servers: %q}", b.bootstrap))
 	if err != nil {
 		return t, err
@@ -180,8 +181,12 @@ func (b *bench) restore(ctx context.Context, name, topic string) (t took, err er
 		return t, err
 	}
 	j, err := b.job(ctx, rep.URL, map[string]any{"name": name, "target": "kafka", "topics": []string{b.topic}, "topicMapping": map[string]string{b.topic: topic}, "createTopics": true})
+	if err == nil {
+		t, err = phases(&j, filepath.Join(repDir, "replayer.log"), [][2]string{{"plan and check", "sending"}}, "read, write and prove")
+	}
 	if stopErr := rep.Stop(); err == nil {
 		err = stopErr
 	}
-	return took{seconds: j.FinishedAt.Sub(j.CreatedAt).Seconds(), cpu: map[string]time.Duration{"replayer": rep.CPU()}}, err
+	t.cpu = map[string]time.Duration{"replayer": rep.CPU()}
+	return t, err
 }

@@ -163,7 +163,7 @@ func (b *bench) replay(ctx context.Context, name string) (t took, err error) {
 	if err = running(ctx, proc.URL+"/pipelines/"+b.first); err == nil {
 		var j jobView
 		if j, err = b.job(ctx, rep.URL, map[string]any{"name": name, "target": "proc"}); err == nil {
-			t, err = phases(&j, filepath.Join(repDir, "replayer.log"))
+			t, err = phases(&j, filepath.Join(repDir, "replayer.log"), [][2]string{{"plan and open", "session open"}, {"send", "everything delivered"}}, "finish and compare")
 		}
 	}
 	if stopErr := stop(); err == nil {
@@ -173,21 +173,22 @@ func (b *bench) replay(ctx context.Context, name string) (t took, err error) {
 	return t, err
 }
 
-// phases splits a job's time by what the replayer has logged.
-func phases(j *jobView, log string) (t took, err error) {
-	at := []time.Time{j.CreatedAt}
-	for _, message := range []string{"session open", "everything delivered"} {
-		when, err := logged(log, message)
+// phases splits a job's time by what the replayer has logged: each ends with the message beside its name, the last with the job.
+func phases(j *jobView, log string, until [][2]string, last string) (t took, err error) {
+	t.seconds = j.FinishedAt.Sub(j.CreatedAt).Seconds()
+	begin := j.CreatedAt
+	say := func(name string, end time.Time) {
+		t.phases = append(t.phases, fmt.Sprintf("%s %.2f s", name, end.Sub(begin).Seconds()))
+		begin = end
+	}
+	for _, p := range until {
+		end, err := logged(log, p[1])
 		if err != nil {
 			return t, err
 		}
-		at = append(at, when)
+		say(p[0], end)
 	}
-	at = append(at, j.FinishedAt)
-	t.seconds = j.FinishedAt.Sub(j.CreatedAt).Seconds()
-	for i, name := range []string{"plan and open", "send", "finish and compare"} {
-		t.phases = append(t.phases, fmt.Sprintf("%s %.2f s", name, at[i+1].Sub(at[i]).Seconds()))
-	}
+	say(last, j.FinishedAt)
 	return t, nil
 }
 
