@@ -137,7 +137,7 @@ func (d *Target) definite(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, kafka.ErrUnauthorized):
-		return run.Failf("target %s does not allow it; grant what docs/security.md lists (deploy/kafka/acls.txt): %w", d.name, err)
+		return run.Failf("target %s does not allow it; grant what docs/restore.md lists (Permissions): %w", d.name, err)
 	case errors.Is(err, kafka.ErrCannotProduce):
 		return run.Failf("target %s can never take a record of the job: %w", d.name, err)
 	case errors.As(err, &setting) && setting.Final:
