@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ type restoreScene struct {
 	t         *testing.T
 	topic     string
 	records   map[int32][]record.Record
+	positions []int64 // of the archived group g, by partition
 	admin     *kafka.Admin
 	replayers []*proof.Process
 }
@@ -45,6 +47,7 @@ func newRestoreScene(t *testing.T, rng *rand.Rand, perPartition int) *restoreSce
 	for p := range int32(restorePartitions) {
 		s.archive(arc, rng, p, perPartition)
 	}
+	s.keepGroup(arc, rng)
 	s.admin, err = kafka.NewAdmin(kafka.Client{Bootstrap: o.Bootstrap, ClientID: "test"})
 	must(t, err)
 	t.Cleanup(s.admin.Close)
@@ -149,7 +152,7 @@ func (s *restoreScene) insist(ctx context.Context, method, path, body string) er
 }
 
 // Two replayers restore job after job, and one of them is killed -9 at a random moment, again and again. Every target topic, read by a read_committed
-// reader, is the archived range: no record is lost, doubled, out of place or changed.
+// reader, is the archived range: no record is lost, doubled, out of place or changed; and a consumer group that comes along resumes at exactly its next record.
 func TestRestoreSurvivesKills(t *testing.T) {
 	kills, per := 3, 3000
 	if os.Getenv("TAPEDECK_TEST_KAFKA") != "" {
@@ -165,7 +168,8 @@ func TestRestoreSurvivesKills(t *testing.T) {
 	for n := 0; killed < kills; n++ {
 		name, to := fmt.Sprintf("restore-%d", n), fmt.Sprintf("%s-r%d", s.topic, n)
 		must(t, s.admin.CreateTopic(ctx, to, restorePartitions, 1, map[string]string{"retention.ms": "-1"}))
-		err := s.insist(ctx, http.MethodPost, "/replays", fmt.Sprintf(`{"name":%q,"target":"k","topics":[%q],"topicMapping":{%q:%q}}`, name, s.topic, s.topic, to))
+		err := s.insist(ctx, http.MethodPost, "/replays", fmt.Sprintf(`{"name":%q,"target":"k","topics":[%q],"topicMapping":{%q:%q},"groups":{"names":["g"],"mapping":{"g":%q}}}`,
+			name, s.topic, s.topic, to, to))
 		must(t, err)
 		for state := ""; state != "COMPLETED"; {
 			if ctx.Err() != nil {
@@ -192,10 +196,53 @@ func TestRestoreSurvivesKills(t *testing.T) {
 			}
 		}
 		s.compare(to)
+		s.compareGroup(to)
 	}
 	t.Logf("%d kills, %d of them while a job was running", killed, hit)
 	if hit == 0 {
 		t.Error("no job was at work when its replayer was killed")
+	}
+}
+
+// keepGroup archives positions of a group: at the beginning, at a record, anywhere (in a gap, if it comes so), and at the end.
+func (s *restoreScene) keepGroup(arc *archive.Archive, rng *rand.Rand) {
+	s.t.Helper()
+	rs := s.records
+	last := rs[3][len(rs[3])-1].Offset
+	s.positions = []int64{0, rs[1][rng.IntN(len(rs[1]))].Offset, rng.Int64N(rs[2][len(rs[2])-1].Offset), last + 1}
+	g := archive.GroupPositions{Group: "g"}
+	for p, offset := range s.positions {
+		g.Positions = append(g.Positions, archive.GroupPosition{Topic: s.topic, Partition: int32(p), Offset: offset, LeaderEpoch: 3})
+	}
+	must(s.t, arc.KeepGroups(s.t.Context(), &archive.GroupSnapshot{ClusterID: "gone", Time: 1000, Topics: map[string]string{s.topic: "AAAAAAAAAAAAAAAAAAAAAA"},
+		Groups: []archive.GroupPositions{g}}))
+}
+
+// compareGroup reads a restored topic from where the group that has its name stands: what follows must be what followed in the archive, first and last.
+func (s *restoreScene) compareGroup(topic string) {
+	s.t.Helper()
+	there, err := s.admin.GroupOffsets(s.t.Context(), topic)
+	must(s.t, err)
+	for p, position := range s.positions {
+		tp := kafka.TP{Topic: topic, Partition: int32(p)}
+		at, ok := there[tp]
+		if !ok {
+			s.t.Fatalf("%s: the group has no position", tp)
+		}
+		var want, got []string
+		for _, r := range s.records[int32(p)] {
+			if r.Offset >= position {
+				want = append(want, text(&r))
+			}
+		}
+		for _, r := range s.read(tp) {
+			if r.Offset >= at.Offset {
+				got = append(got, text(&r))
+			}
+		}
+		if !slices.Equal(got, want) {
+			s.t.Fatalf("%s: the group was at %d and is at %d: it reads %d records, want %d", tp, position, at.Offset, len(got), len(want))
+		}
 	}
 }
 
