@@ -70,6 +70,13 @@ func newSecured(t *testing.T) *secured {
 	return s
 }
 
+// of is the same broker for a subtest.
+func (s *secured) of(t *testing.T) *secured {
+	sub, e := *s, *s.env
+	e.t, sub.env = t, &e
+	return &sub
+}
+
 func (s *secured) must(err error) {
 	s.t.Helper()
 	if err != nil {
@@ -232,7 +239,7 @@ func (s *secured) archive(user, password, topic, group string, n int64, said fun
 	url, arc := openDir(s.t)
 	secret := filepath.Join(s.t.TempDir(), "password")
 	s.must(os.WriteFile(secret, []byte(password+"\n"), 0o600))
-	sets := []string{"topics=" + topic, "group.id=" + group, "flush.size=10", "rotate.age.ms=500", "startup.timeout=20s", "sasl.password.file=" + secret}
+	sets := []string{"topics=" + topic, "group.id=" + group, "flush.size=10", "rotate.age.ms=500", "startup.timeout=1m", "sasl.password.file=" + secret}
 	for k, v := range s.settingsOf(user, "") {
 		if k != "sasl.password" {
 			sets = append(sets, k+"="+v)
@@ -268,6 +275,7 @@ func suffix() string {
 // TestLeastACLs grants the archiver exactly what deploy/kafka/acls.txt says, over TLS with SCRAM: it archives. With any one of the
 // grants taken away it does not, and says which one is missing.
 func TestLeastACLs(t *testing.T) {
+	t.Parallel()
 	s := newSecured(t)
 	p, err := kafka.NewProducer(kafka.Client{Bootstrap: s.bootstrap, Overrides: s.settingsOf(adminUser, adminPassword), Log: testLog(t)}, "", 0)
 	s.must(err)
@@ -290,15 +298,19 @@ func TestLeastACLs(t *testing.T) {
 	if ok, logs := s.archive(user, "user-secret", topic, group, n, never); !ok {
 		t.Fatalf("with %v it did not archive:\n%s", grants, logs)
 	}
+	// Users, topics and groups of their own: side by side.
 	for i := range grants {
 		user, topic, group, grants := prepare()
 		missing := grants[i]
 		s.allow(user, slices.Delete(slices.Clone(grants), i, i+1))
 		want := fmt.Sprintf("%s on %s %s", missing.operation, missing.resource, missing.name)
-		ok, logs := s.archive(user, "user-secret", topic, group, n, func(logs string) bool { return strings.Contains(logs, want) })
-		if ok || !strings.Contains(logs, want) {
-			t.Errorf("without %q: archived %v; logs:\n%s", want, ok, logs)
-		}
+		t.Run(strings.ReplaceAll(want, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			ok, logs := s.of(t).archive(user, "user-secret", topic, group, n, func(logs string) bool { return strings.Contains(logs, want) })
+			if ok || !strings.Contains(logs, want) {
+				t.Errorf("without %q: archived %v; logs:\n%s", want, ok, logs)
+			}
+		})
 	}
 	user, topic, group, grants = prepare()
 	s.allow(user, grants)
@@ -309,7 +321,7 @@ func TestLeastACLs(t *testing.T) {
 
 // TestPublishedCommands: the script prints a command for each line.
 func TestPublishedCommands(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "../deploy/kafka/acls.sh", "archiver", "User:a", "topic=x", "topic=y", "group.id=g").Output()
 	if err != nil {

@@ -37,6 +37,7 @@ func (r *running) call(want int, method, path string) Operation {
 }
 
 func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 2)
 	s := e.settings("trips")
@@ -65,7 +66,10 @@ func TestPauseAndResume(t *testing.T) {
 	e.await("shared", func() bool { return len(r.Status().Partitions) == 1 && len(b.Status().Partitions) == 1 })
 	b.call(http.StatusAccepted, "PUT", "/pause") // so that it archives nothing meanwhile
 	b.end()
-	e.await("back", func() bool { s := r.state("trips", 1); return len(r.Status().Partitions) == 2 && s.State == Paused })
+	e.await("back", func() bool {
+		s := r.state("trips", 1)
+		return s != nil && len(r.Status().Partitions) == 2 && s.State == Paused
+	})
 	r.call(http.StatusAccepted, "PUT", "/pause")
 	r.call(http.StatusConflict, "PUT", "/topics/trips/partitions/1/resume") // the process is paused
 	if op := r.call(http.StatusAccepted, "PUT", "/resume"); len(op.Partitions) != 2 || op.Partitions[0].State == Paused || op.Partitions[1].State == Paused {
@@ -85,6 +89,7 @@ func TestPauseAndResume(t *testing.T) {
 
 // A stopped partition begins again without a restart of the process, and a running one may be restarted at any moment.
 func TestRestartOnRequest(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 50)
@@ -117,10 +122,11 @@ func TestRestartOnRequest(t *testing.T) {
 
 // Field fault 25: the group has dropped the member, and nobody tells it; librdkafka's heartbeats are answered as if all were well.
 func TestAMembershipLostWithoutAWordFailsLiveness(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	s := e.settings("trips")
-	s.Consumer = map[string]string{"session.timeout.ms": "1500", "heartbeat.interval.ms": "200", "max.poll.interval.ms": "600000"}
+	s.Consumer = map[string]string{"session.timeout.ms": "3000", "heartbeat.interval.ms": "200", "max.poll.interval.ms": "600000"}
 	s.StrangerAfter = 100 * time.Millisecond
 	r := e.start(s)
 	e.await("assigned", func() bool { p := r.state("trips", 0); return p != nil && p.State == partition.Fetching })
@@ -231,6 +237,7 @@ func TestOpenAPIDescribesEveryCall(t *testing.T) {
 
 // The commands, against the binary that serves.
 func TestOperateCommands(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	bin := build(t)
 	url, _ := openDir(t)

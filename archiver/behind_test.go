@@ -15,6 +15,7 @@ import (
 // Field fault 20: a leader that has just taken over answers out of range for a valid position, and tells a log that ends before it, for a moment. It is
 // asked again: nothing is recorded as lost, whatever the policy, and nothing stops.
 func TestALeaderThatIsBehindForAMoment(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 30)

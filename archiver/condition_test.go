@@ -79,23 +79,20 @@ func TestCondition(t *testing.T) {
 }
 
 func TestANamedTopicThatIsNotThereIsTold(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("there", 1)
 	core, logs := observer.New(zap.WarnLevel)
 	r := e.start(e.settings("there", "trisp"), func(p *Parts) { p.Log = zap.New(core) })
 	e.await("missing", func() bool { return len(r.Status().Missing) == 1 && r.Status().Missing[0] == "trisp" })
 	e.await("ready all the same", func() bool { return r.Ready() == nil })
-	if m := r.metric("tapedeck_archiver_topics_missing"); m != 1 {
-		t.Errorf("metric %v", m)
-	}
+	e.await("the metric", func() bool { return r.metric("tapedeck_archiver_topics_missing") == 1 })
 	if d := strings.Join(r.Status().Degraded, "; "); !strings.Contains(d, "trisp") {
 		t.Errorf("degraded: %s", d)
 	}
 	e.topic("trisp", 1)
 	e.await("there now", func() bool { return len(r.Status().Missing) == 0 && len(r.Status().Partitions) == 2 })
-	if m := r.metric("tapedeck_archiver_topics_missing"); m != 0 {
-		t.Errorf("metric %v", m)
-	}
+	e.await("the metric", func() bool { return r.metric("tapedeck_archiver_topics_missing") == 0 })
 	if n := logs.FilterMessageSnippet("are not in Kafka").Len(); n != 1 {
 		t.Errorf("%d warnings, want one per change", n)
 	}
@@ -103,15 +100,14 @@ func TestANamedTopicThatIsNotThereIsTold(t *testing.T) {
 
 // The group answers a process for which it has no partition too; that one is ready and not left out.
 func TestASpareProcessIsReady(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("one", 1)
 	a := e.start(e.settings("one"))
 	e.await("a owns it", func() bool { return len(a.Status().Partitions) == 1 })
 	b := e.start(e.settings("one"))
 	e.await("both ready", func() bool { return a.Ready() == nil && b.Ready() == nil })
-	if n := len(a.Status().Partitions) + len(b.Status().Partitions); n != 1 {
-		t.Errorf("%d partitions", n)
-	}
+	e.await("one of them owns it", func() bool { return len(a.Status().Partitions)+len(b.Status().Partitions) == 1 })
 	for _, r := range []*running{a, b} {
 		if c := r.loop.Load().condition(); !c.outside.IsZero() {
 			t.Errorf("outside since %s", c.outside)

@@ -26,8 +26,8 @@ import (
 	"tapedeck.dev/tapedeck/shared/store/mem"
 )
 
-// patience bounds every wait for something that must happen.
-const patience = 40 * time.Second
+// patience bounds every wait for something that must happen. It is for a slow machine under the race detector: nothing is decided by it.
+const patience = 4 * time.Minute
 
 // env is a broker of its own and an empty store.
 type env struct {
@@ -163,8 +163,8 @@ func (e *env) settings(topics ...string) Settings {
 		Topics: Selection{Names: topics}, Refresh: 200 * time.Millisecond, Group: "g", Bootstrap: e.bootstrap,
 		Partition: partition.Config{RotateAge: time.Hour, Codec: "zstandard", Gap: partition.GapStop},
 		MaxMemory: 256 << 20, MaxLabelled: 1000, Isolation: "read_committed",
-		Consumer: map[string]string{"session.timeout.ms": "6000", "heartbeat.interval.ms": "300", "max.poll.interval.ms": "10000"},
-		MinRetry: 5 * time.Millisecond, MaxRetry: 50 * time.Millisecond, ShutdownIn: 5 * time.Second,
+		Consumer: map[string]string{"session.timeout.ms": "20000", "heartbeat.interval.ms": "300", "max.poll.interval.ms": "60000"},
+		MinRetry: 5 * time.Millisecond, MaxRetry: 50 * time.Millisecond, ShutdownIn: 30 * time.Second,
 	}
 }
 

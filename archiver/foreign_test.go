@@ -44,6 +44,7 @@ func TestConnectorFilesAreAccepted(t *testing.T) {
 
 // The binary takes a connector's file where it takes its own, says what differs, and refuses what it cannot do.
 func TestAConnectorFileAsConfiguration(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	bin := build(t)
 	url, arc := openDir(t)

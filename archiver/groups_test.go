@@ -58,6 +58,7 @@ func (e *env) flat() string {
 
 // Positions of matching groups in archived topics are kept where they have changed, by one of two archivers; the archivers' own group never is.
 func TestGroupsAreKept(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 2)
 	e.topic("other", 1)
@@ -122,6 +123,7 @@ func (e *env) groupKeeper(sel GroupSelection) (*groupKeeper, *prometheus.Registr
 
 // A group that cannot be read keeps what was kept of it; a group that was deleted is left out of the next snapshot.
 func TestAGroupThatCannotBeReadKeepsWhatItHad(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	trips := kafka.TP{Topic: "trips", Partition: 0}
@@ -162,6 +164,7 @@ func TestAGroupThatCannotBeReadKeepsWhatItHad(t *testing.T) {
 
 // Only the owner of the first partition keeps groups; the store is asked once by whoever becomes it, and times rise whatever the clock does.
 func TestGroupKeeper(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 2)
 	trips := kafka.TP{Topic: "trips", Partition: 0}

@@ -51,11 +51,13 @@ func TestBucketKeepsTheRate(t *testing.T) {
 
 // A limited archiver holds back, keeps polling, and archives everything.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	for name, set := range map[string]func(*Settings){
 		"process, records": func(s *Settings) { s.Limit.Records = 400 },
 		"partition, bytes": func(s *Settings) { s.PartitionLimit.Bytes = 2000 },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			e := newEnv(t)
 			e.topic("trips", 1)
 			e.fill("trips", 0, 0, 500)

@@ -50,6 +50,7 @@ func (p *process) highWater(t *testing.T) int64 {
 // Field fault 11: many partitions with a backlog that is larger than memory.max.bytes. The process stays below its bound, and everything is
 // archived once. The full size: TAPEDECK_TEST_PARTITIONS=1000 TAPEDECK_TEST_MEMORY=268435456.
 func TestManyPartitionsWithABacklogStayInMemory(t *testing.T) {
+	t.Parallel()
 	var (
 		parts   = envInt(t, "TAPEDECK_TEST_PARTITIONS", 120)
 		each    = envInt(t, "TAPEDECK_TEST_PARTITION_BYTES", 1<<20)

@@ -71,6 +71,7 @@ func TestOverridesThatAreRefused(t *testing.T) {
 
 // Two topics of one process are cut, compressed and scheduled each by its own settings.
 func TestOverridesHoldForTheirTopics(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	for _, name := range []string{"big", "small", "timed"} {
 		e.topic(name, 1)
@@ -101,9 +102,10 @@ func TestOverridesHoldForTheirTopics(t *testing.T) {
 			t.Errorf("attributes of %s: %s", name, d)
 		}
 	}
-	if st := r.state("timed", 0); st == nil || st.Settings.Override != 2 || st.Settings.RotateSchedule != 300 {
-		t.Errorf("%+v", st)
-	}
+	e.await("the status names the override", func() bool {
+		st := r.state("timed", 0)
+		return st != nil && st.Settings.Override == 2 && st.Settings.RotateSchedule == 300
+	})
 	r.end()
 	e.checkClean()
 }

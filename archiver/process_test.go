@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"tapedeck.dev/tapedeck/internal/waiting"
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/segment"
@@ -26,7 +27,7 @@ import (
 
 // TestMain removes what built made.
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := waiting.Run(m, "8")
 	if builtDir != "" {
 		_ = os.RemoveAll(builtDir)
 	}
@@ -220,6 +221,7 @@ func records(t *testing.T, st store.Store, prefix string) (out []record.Record) 
 
 // Field fault 4: kill -9 at random moments.
 func TestKills(t *testing.T) {
+	t.Parallel()
 	const parts, perPart, kills = 6, 3000, 10
 	e := newEnv(t)
 	e.topic("trips", parts)
@@ -262,6 +264,7 @@ func TestKills(t *testing.T) {
 
 // Field fault 1 with real processes: A is stopped with a full buffer, its session expires, B takes over; A continues.
 func TestAStoppedProcessThatContinues(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	bin := build(t)
@@ -326,7 +329,8 @@ func TestStartErrorsNameTheSetting(t *testing.T) {
 		"bad bound":        {[]string{"topics=t", "flush.size=0", "bootstrap.servers=127.0.0.1:1", "store=file:///x"}, []string{"flush.size", "at least 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := []string{"--set", "startup.timeout=1s", "--set", "log.level=error", "--set", "rest.listen=127.0.0.1:0"}
+			t.Parallel() // some wait until startup.timeout has passed, which is long enough for the checks that come before
+			args := []string{"--set", "startup.timeout=5s", "--set", "log.level=error", "--set", "rest.listen=127.0.0.1:0"}
 			for _, s := range tt.sets {
 				args = append(args, "--set", s)
 			}
@@ -336,7 +340,7 @@ func TestStartErrorsNameTheSetting(t *testing.T) {
 			if !ok || ee.ExitCode() != 2 {
 				t.Fatalf("ended with %v\n%s", err, out)
 			}
-			if d := time.Since(began); d > 20*time.Second {
+			if d := time.Since(began); d > patience {
 				t.Errorf("took %s", d)
 			}
 			lines := strings.Split(strings.TrimSpace(string(out)), "\n")

@@ -11,6 +11,7 @@ import (
 
 // client.rack reaches the broker with every fetch.
 func TestTheRackReachesTheBroker(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	var rack atomic.Value

@@ -19,6 +19,7 @@ import (
 )
 
 func TestRestartContinuesExactly(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	s := e.settings("trips")
@@ -36,6 +37,7 @@ func TestRestartContinuesExactly(t *testing.T) {
 
 // Field fault 2: a crash between the create and the commit, then other rotation settings.
 func TestACrashBetweenCreateAndCommit(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 80)
@@ -77,6 +79,7 @@ func TestACrashBetweenCreateAndCommit(t *testing.T) {
 
 // Field fault 1: the segment of one that was thought dead meets the one that took over.
 func TestAnOvertakenArchiverAdopts(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 40)
@@ -121,6 +124,7 @@ func TestAnOvertakenArchiverAdopts(t *testing.T) {
 
 // Field fault 9: the group grows and shrinks under load; the committed offset never passes the last durable segment.
 func TestRebalanceUnderLoad(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	const parts, perPart = 4, 1500
 	e.topic("trips", parts)
@@ -164,6 +168,7 @@ func TestRebalanceUnderLoad(t *testing.T) {
 
 // Field fault 13, both policies.
 func TestRetentionOvertakesTheArchiver(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 100)
@@ -191,10 +196,10 @@ func TestRetentionOvertakesTheArchiver(t *testing.T) {
 	s.Partition.Gap = partition.GapRecord
 	r = e.start(s)
 	e.awaitArchived("trips", 0, 600)
+	r.end()
 	if got := r.metric("tapedeck_archiver_lost_offsets_total"); got != 400 {
 		t.Errorf("lost_offsets_total = %v", got)
 	}
-	r.end()
 	hs := e.headers("trips", 0)
 	if d := cmp.Diff([]segment.Skip{{From: 100, To: 500, Class: segment.Lost}}, hs[1].Skipped); d != "" {
 		t.Error(d)
@@ -214,6 +219,7 @@ func TestRetentionOvertakesTheArchiver(t *testing.T) {
 
 // Retention passes a running archiver whose store does not answer: what it holds is kept.
 func TestRetentionOvertakesARunningArchiver(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	s := e.settings("trips")
@@ -221,8 +227,8 @@ func TestRetentionOvertakesARunningArchiver(t *testing.T) {
 	s.Partition.RotateAge = 300 * time.Millisecond
 	s.Partition.Gap = partition.GapRecord
 	e.store.SetBefore(failing(store.ErrUnknown))
+	e.fill("trips", 0, 0, 20) // before it runs: two segments, whatever their age
 	r := e.start(s)
-	e.fill("trips", 0, 0, 20)
 	e.await("held", func() bool { st := r.state("trips", 0); return st != nil && st.Held })
 	e.fill("trips", 0, 20, 80)
 	if err := e.admin.DeleteRecords(e.ctx(), map[kafka.TP]int64{{Topic: "trips"}: 60}); err != nil {
@@ -245,8 +251,10 @@ func TestRetentionOvertakesARunningArchiver(t *testing.T) {
 }
 
 func TestANewChainStartsAtZero(t *testing.T) {
+	t.Parallel()
 	for _, start := range []StartKind{StartEarliest, StartLatest} {
 		t.Run(string(start), func(t *testing.T) {
+			t.Parallel()
 			e := newEnv(t)
 			e.topic("trips", 1)
 			e.fill("trips", 0, 0, 100)
@@ -278,6 +286,7 @@ func TestANewChainStartsAtZero(t *testing.T) {
 
 // Field fault 23: the tail expired, or the prefix is wrong.
 func TestAGroupAheadOfAnEmptyChainStops(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 10)
@@ -302,6 +311,7 @@ func TestAGroupAheadOfAnEmptyChainStops(t *testing.T) {
 }
 
 func TestAGroupAheadOfTheArchiveIsRewound(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 30)
@@ -321,8 +331,10 @@ func TestAGroupAheadOfTheArchiveIsRewound(t *testing.T) {
 }
 
 func TestATopicCreatedAgainStops(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"while it runs", "while it is down"} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			e := newEnv(t)
 			e.topic("trips", 1)
 			e.fill("trips", 0, 0, 10)
@@ -356,6 +368,7 @@ func TestATopicCreatedAgainStops(t *testing.T) {
 
 // Field fault 27: the log was rewritten and has grown past the archive's end.
 func TestARewrittenLogStops(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 30)
@@ -404,6 +417,7 @@ func (e *env) putSegment(id segment.LogIdentity, start, next int64, recs []recor
 }
 
 func TestATruncatedLogStops(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 30)
@@ -420,6 +434,7 @@ func TestATruncatedLogStops(t *testing.T) {
 }
 
 func TestAnotherIsolationStops(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 10)
@@ -437,11 +452,14 @@ func TestAnotherIsolationStops(t *testing.T) {
 
 // Field faults 8 and 16: the store is in trouble for a while.
 func TestTheStoreInTrouble(t *testing.T) {
+	t.Parallel()
 	for _, trouble := range []error{store.ErrUnknown, store.ErrNotAllowed, errors.New("connection reset")} {
 		t.Run(trouble.Error(), func(t *testing.T) {
+			t.Parallel()
 			e := newEnv(t)
 			e.topic("trips", 2)
 			s := e.settings("trips")
+			s.Consumer["session.timeout.ms"] = "6000"
 			s.Partition.Rule.FlushSize = 10
 			r := e.start(s)
 			e.await("ready", func() bool { return r.Ready() == nil && len(r.Status().Partitions) == 2 })
@@ -453,9 +471,7 @@ func TestTheStoreInTrouble(t *testing.T) {
 				return a != nil && b != nil && a.Held && b.Held
 			})
 			e.await("retries counted", func() bool { return r.metric("tapedeck_archiver_store_retries_total") > 20 })
-			if err := r.Ready(); err == nil || !strings.Contains(err.Error(), trouble.Error()) {
-				t.Errorf("ready says %v", err)
-			}
+			e.await("ready says why not", func() bool { err := r.Ready(); return err != nil && strings.Contains(err.Error(), trouble.Error()) })
 			// Longer than the group's session: it must still be a member.
 			sessionEnd := time.Now().Add(7 * time.Second)
 			e.await("a session passes", func() bool { return time.Now().After(sessionEnd) })
@@ -466,9 +482,10 @@ func TestTheStoreInTrouble(t *testing.T) {
 				if c := e.committed("trips", part).Offset; c > 0 {
 					t.Errorf("partition %d: %d is committed, nothing is archived", part, c)
 				}
-				if st := r.state("trips", part); st == nil || !strings.Contains(st.Waiting, trouble.Error()) || !st.Putting {
-					t.Errorf("status %#v", st)
-				}
+				e.await("the status says why", func() bool {
+					st := r.state("trips", part)
+					return st != nil && strings.Contains(st.Waiting, trouble.Error()) && st.Putting
+				})
 			}
 			e.store.SetBefore(nil)
 			for part := range int32(2) {
@@ -484,6 +501,7 @@ func TestTheStoreInTrouble(t *testing.T) {
 
 // Answers get lost, and creates land late: the worst that a store may do.
 func TestLostAndLateAnswers(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 300)
@@ -508,6 +526,7 @@ func TestLostAndLateAnswers(t *testing.T) {
 
 // The cap is far below what is buffered without it: segments end early, and nothing is lost.
 func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	const parts = 8
 	e.topic("trips", parts)
@@ -531,16 +550,16 @@ func TestMemoryIsBounded(t *testing.T) {
 		e.awaitArchived("trips", part, 40)
 		e.checkEqual("trips", part, e.log("trips", part))
 	}
-	early := r.metric("tapedeck_archiver_segments_total") - parts
-	if early < 1 {
+	r.end()
+	if early := r.metric("tapedeck_archiver_segments_total") - parts; early < 1 {
 		t.Errorf("no segment ended early")
 	}
-	r.end()
 	e.checkClean()
 }
 
 // Field fault 10: what is buffered at the end is written in full or not at all.
 func TestShutdownLeavesNothingHalf(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 40)
@@ -557,6 +576,7 @@ func TestShutdownLeavesNothingHalf(t *testing.T) {
 
 // A create in flight at shutdown may finish, and its position is stored.
 func TestShutdownFinishesTheCreateInFlight(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 40)

@@ -56,6 +56,7 @@ func (e *env) checkLogs(logs ...[]record.Record) {
 
 // A topic that is created again, twice, between runs; the second time it holds what the first one held, and has more partitions.
 func TestATopicCreatedAgainBetweenRuns(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	var logs [][]record.Record
 	for i, size := range []int{25, 40, 25} {
@@ -68,9 +69,7 @@ func TestATopicCreatedAgainBetweenRuns(t *testing.T) {
 		name := []string{"trips", "trips~2", "trips~3"}[i]
 		r := e.start(e.incarnations("trips"))
 		e.awaitArchived(name, 0, int64(size))
-		if st := r.state("trips", 0); st == nil || st.Incarnation != i+1 {
-			t.Errorf("%+v", st)
-		}
+		e.await("the status names the incarnation", func() bool { st := r.state("trips", 0); return st != nil && st.Incarnation == i+1 })
 		logs = append(logs, e.log("trips", 0))
 		r.end()
 	}
@@ -99,6 +98,7 @@ func TestATopicCreatedAgainBetweenRuns(t *testing.T) {
 }
 
 func TestATopicCreatedAgainWhileItRuns(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.topic("other", 1)
@@ -123,6 +123,7 @@ func TestATopicCreatedAgainWhileItRuns(t *testing.T) {
 
 // The topic is created again between the fetch and the create: what was fetched of the old log goes into no chain.
 func TestATopicCreatedAgainBeforeACreate(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 10)
@@ -173,6 +174,7 @@ func TestATopicCreatedAgainBeforeACreate(t *testing.T) {
 
 // A topic that is deleted: the others go on; it comes back as another log.
 func TestATopicDeletedAndThereAgain(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []partition.RecreatedPolicy{partition.RecreatedStop, partition.RecreatedIncarnation} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
@@ -211,6 +213,7 @@ func TestATopicDeletedAndThereAgain(t *testing.T) {
 
 // A group that still has its position in the old log is not ahead of the new one: it has none there.
 func TestAPositionInAnEarlierLogIsNoPosition(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	old := segment.LogIdentity{ClusterID: "test-cluster", TopicID: "one", Topic: "trips", Isolation: segment.ReadCommitted}
 	recs := numbered(0, 10)

@@ -85,6 +85,7 @@ func (e *env) kept(folder string) []string {
 
 // What segments lacked while the registry was down is kept when it is back, by the range of the segments: one object for the whole outage.
 func TestSchemasThatSegmentsLackAreKeptLater(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	reg := newFakeRegistry(t)
@@ -126,6 +127,7 @@ func TestSchemasThatSegmentsLackAreKeptLater(t *testing.T) {
 
 // Field fault 24: the registry was rebuilt and gives an id another meaning. The segments before hold the old text, those after the new one.
 func TestARebuiltRegistry(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	reg := newFakeRegistry(t)
@@ -158,6 +160,7 @@ func TestARebuiltRegistry(t *testing.T) {
 
 // Binary values that begin like the wire format by accident must not flood the registry, and must not keep another topic from its schemas.
 func TestValuesThatOnlyLookLikeTheWireFormat(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("noise", 1)
 	e.topic("trips", 1)
@@ -190,6 +193,7 @@ func TestValuesThatOnlyLookLikeTheWireFormat(t *testing.T) {
 
 // A schema that a header names by its GUID is in the segment like any other.
 func TestSchemaByGUIDHeader(t *testing.T) {
+	t.Parallel()
 	const guid = "89791762-2336-4186-9674-299b90a802e2"
 	e := newEnv(t)
 	e.topic("trips", 1)
@@ -222,6 +226,7 @@ func TestSchemaByGUIDHeader(t *testing.T) {
 
 // Keeping schemas costs one create per text, whatever the number of segments.
 func TestCallsOfKeptSchemas(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	reg := newFakeRegistry(t)

@@ -60,6 +60,7 @@ func ids(ss []segment.Schema) string {
 
 // Field fault 5: ids that alternate do not split segments, and each segment holds the schemas of what is in it.
 func TestAlternatingSchemas(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	recs := make([]record.Record, 10_000)
@@ -120,6 +121,7 @@ func TestAlternatingSchemas(t *testing.T) {
 
 // A registry that is down holds nothing up: the segment is written without the text, and a later one has it again.
 func TestARegistryThatIsDownHoldsNothingUp(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	p := e.producer("")

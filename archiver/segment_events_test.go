@@ -57,6 +57,7 @@ func (e *env) checkEvents(topic, of string, part int32) {
 }
 
 func TestSegmentEvents(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 30)
@@ -75,6 +76,7 @@ func TestSegmentEvents(t *testing.T) {
 
 // A process that ends between the create and the event: the next one tells of the tail.
 func TestTheTailIsToldAgainAtTheStart(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.topic("told", 1)

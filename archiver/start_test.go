@@ -111,6 +111,7 @@ func (e *env) sink(group string, positions map[kafka.TP]int64) {
 
 // Every start, on a topic of three partitions with 100 records each; timestamps are 1_700_000_000_000 + offset.
 func TestStarts(t *testing.T) {
+	t.Parallel()
 	tp := func(p int32) kafka.TP { return kafka.TP{Topic: "trips", Partition: p} }
 	for _, tt := range []struct {
 		name  string
@@ -162,7 +163,9 @@ func TestStarts(t *testing.T) {
 			r = e.start(s)
 			for p := range int32(3) {
 				e.awaitArchived("trips", p, 110)
-				if st := r.state("trips", p); st == nil || st.Seam != nil {
+				var st *PartitionStatus
+				e.await("a status", func() bool { st = r.state("trips", p); return st != nil && st.State == partition.Fetching })
+				if st.Seam != nil {
 					t.Errorf("a seam of a chain that was there: %+v", st)
 				}
 			}
@@ -203,6 +206,7 @@ func (e *env) checkBegins(p int32, first int64) {
 
 // A start that was chosen holds from the moment it was chosen: a process that ends before its first segment does not let the next choose again.
 func TestALatestStartIsWrittenAtOnce(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 50)
@@ -221,6 +225,7 @@ func TestALatestStartIsWrittenAtOnce(t *testing.T) {
 
 // What the sink did not take and Kafka has removed since is a gap, not a start.
 func TestATakeOverWithAGap(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 100)
@@ -253,6 +258,7 @@ func TestATakeOverWithAGap(t *testing.T) {
 }
 
 func TestStartsThatCannotBe(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		start Start
@@ -284,6 +290,7 @@ func TestStartsThatCannotBe(t *testing.T) {
 
 // Of topics and partitions that appear while it runs nothing is left out, whatever `start` says.
 func TestWhatComesLaterBeginsAtZero(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("a.trips", 1)
 	e.fill("a.trips", 0, 0, 20)
@@ -311,6 +318,7 @@ func TestWhatComesLaterBeginsAtZero(t *testing.T) {
 
 // Two archivers that do not agree where a chain begins collide on its first name: one chain comes out, and it is one of theirs.
 func TestTwoStartsCollide(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 100)

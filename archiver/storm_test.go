@@ -131,6 +131,7 @@ func TestARebalanceStormDoesNotShatterTheArchive(t *testing.T) {
 
 // Quiet partitions are flushed by the wall clock alone, too.
 func TestAQuietPartitionIsFlushedBySchedule(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 5)

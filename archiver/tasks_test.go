@@ -15,6 +15,7 @@ import (
 
 // Three consumers in one process share six partitions as three processes would: each offset once, one status, one HTTP service for all.
 func TestTasksShareThePartitions(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	const parts = 6
 	e.topic("trips", parts)

@@ -20,6 +20,7 @@ import (
 
 // Topics whose names begin with each other's, hold dots and underscores, or look like a file's: each has its own chains, and every record is in its own.
 func TestTopicsWhoseNamesLookAlike(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	selected := []string{"a", "a-b", "a.b", "a.b.c", "a_c", "ab", "x", "x.avro", "x.avro.avro", "__named"}
 	left := []string{"a-tmp", "ab-tmp", "__offsets", "b", "xa"}
@@ -147,6 +148,7 @@ func TestLostPartitions(t *testing.T) {
 // A topic that a pattern found is deleted and comes back while others go on; one that grows begins its new partitions at 0, also where its name
 // begins another's.
 func TestTopicsComeGoAndGrow(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("a", 1)
 	e.topic("a.b", 1)

@@ -27,6 +27,7 @@ func (e *env) topicObjects(topic string) int {
 
 // Configuration and number of partitions are in the archive from the start on, and again when a topic has grown; two archivers write them once.
 func TestTopicsAreKept(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	if err := e.admin.CreateTopic(e.ctx(), "trips", 2, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
 		t.Fatal(err)
@@ -67,6 +68,7 @@ func TestTopicsAreKept(t *testing.T) {
 
 // A topic that is created again is another record of the sequence; a store that refuses costs a try later, and nothing else.
 func TestTopicKeeper(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.topic("orders", 2) // another process owns its partition 0

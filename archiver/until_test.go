@@ -51,6 +51,7 @@ func (b *Backup) row(t *testing.T, topic string, part int32) BackupPartition {
 }
 
 func TestBackupToTheEnds(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 2)
 	e.topic("empty", 1)
@@ -90,6 +91,7 @@ func TestBackupToTheEnds(t *testing.T) {
 
 // A partition that receives records all the while is archived to where it ended when the run began.
 func TestBackupWhileRecordsArrive(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 50)
@@ -134,6 +136,7 @@ func TestBackupWhileRecordsArrive(t *testing.T) {
 
 // Transactions: to the last stable offset; markers at the end belong to the last segment; what an open transaction holds back is told.
 func TestBackupOfTransactions(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("done", 1)
 	e.topic("open", 1)
@@ -175,6 +178,7 @@ func TestBackupOfTransactions(t *testing.T) {
 }
 
 func TestBackupWithFindings(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 2)
 	e.fill("trips", 0, 0, 20)
@@ -212,6 +216,7 @@ func TestBackupWithFindings(t *testing.T) {
 
 // A store that is down for longer than the caller waits: not complete, and what is there is right.
 func TestBackupOutOfTime(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 20)
@@ -244,6 +249,7 @@ func TestBackupOutOfTime(t *testing.T) {
 
 // Beside a running service of the same group: both write one chain, each offset once.
 func TestBackupBesideAService(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("trips", 3)
 	s := e.settings("trips")
@@ -276,16 +282,18 @@ func TestBackupBesideAService(t *testing.T) {
 
 // The command: exit status and output.
 func TestRunCommand(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	bin := build(t)
 	url, arc := openDir(t)
 	e.topic("trips", 1)
 	e.fill("trips", 0, 0, 10)
+	startup := "1m"
 	run := func(want int, bootstrap string, args ...string) (string, string) {
 		t.Helper()
 		var out, logs bytes.Buffer
 		c := exec.CommandContext(e.ctx(), bin, append([]string{"run", "--set", "bootstrap.servers=" + bootstrap, "--set", "store=" + url,
-			"--set", "startup.timeout=2s"}, args...)...)
+			"--set", "startup.timeout=" + startup}, args...)...)
 		c.Stdout, c.Stderr = &out, &logs
 		err := c.Run()
 		if code := c.ProcessState.ExitCode(); code != want {
@@ -314,6 +322,7 @@ func TestRunCommand(t *testing.T) {
 	}
 	nobody := l.Addr().String()
 	_ = l.Close()
+	startup = "5s" // it passes
 	if _, logs := run(2, nobody, "--until", "now", "--set", "topics=trips"); !strings.Contains(logs, "bootstrap.servers") {
 		t.Error(logs)
 	}

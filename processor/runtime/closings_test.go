@@ -118,6 +118,7 @@ func TestLiveKilledBetweenTheTransactionsOfAClosing(t *testing.T) {
 					return done || g.held.Load() > 0
 				})
 				r.kill()
+				e.settle(p)
 				e.wantPrefix(p, "", want)
 				if e.midClosing(p) {
 					mid++

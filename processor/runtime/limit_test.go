@@ -20,6 +20,7 @@ import (
 
 // One partition is far ahead: it is held back, the state stays within its limit, and once the other one moves all is read. The run is killed on the way.
 func TestLiveStateIsBoundedAtSkew(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := fares(t, unique("fares"), topic, false)
@@ -45,11 +46,11 @@ func TestLiveStateIsBoundedAtSkew(t *testing.T) {
 		}
 		return st
 	}
+	var st live.Status
 	e.until("the partition ahead to be held back", func() bool {
-		st := watch()
+		st = watch()
 		return st.State == live.Blocked && len(st.Partitions) == 2 && strings.Contains(st.Partitions[0].Waiting, "state.max.bytes")
 	})
-	st := watch()
 	if !strings.Contains(st.Error, topic+"-1") || !strings.Contains(st.Error, "idleness") || st.Partitions[0].Read >= 2000 || st.StateMax != limit {
 		t.Errorf("%+v", st)
 	}
@@ -78,8 +79,10 @@ func TestLiveStateIsBoundedAtSkew(t *testing.T) {
 
 // More groups than fit: no partition could go on to make it smaller. The pipeline says so, loses nothing, and goes on with a higher limit.
 func TestLiveStateTooLarge(t *testing.T) {
+	t.Parallel()
 	for _, keyed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keyed=%v", keyed), func(t *testing.T) {
+			t.Parallel()
 			e := newEnv(t)
 			topic := unique("trips")
 			p := fares(t, unique("fares"), topic, keyed)
@@ -110,6 +113,7 @@ func TestLiveStateTooLarge(t *testing.T) {
 // A partition that is delivered in full holds the watermark back for good. What can never close then is dropped, so that the session ends within its limit;
 // a drain needs it all, and says that it does not fit.
 func TestSessionStateIsBoundedBehindADeliveredPartition(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := fares(t, unique("fares"), topic, false)
@@ -176,6 +180,7 @@ func TestSessionStateIsBoundedBehindADeliveredPartition(t *testing.T) {
 
 // A record that Kafka refuses for good ends the session, and the message names it; trying again for ever would not help.
 func TestSessionFailsOnARefusedRecord(t *testing.T) {
+	t.Parallel()
 	e, fake := newFake(t)
 	topic := unique("trips")
 	p := anyTime(t, topic)
@@ -225,6 +230,7 @@ func TestSessionFailsOnARefusedRecord(t *testing.T) {
 
 // A partition that is passed by holds nobody back: there is nothing to wait for, though the others need more than half of the limit all the time.
 func TestLiveStateWithAnIdlePartition(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	e.topic(topic, 2) // nothing ever comes to partition 1

@@ -24,7 +24,7 @@ type run struct {
 func (e *env) config(p *pipeline.Pipeline) live.Config {
 	return live.Config{
 		Pipeline: p, Consumer: e.client, Producer: e.client, Admin: e.admin, Log: e.log,
-		CommitInterval: 20 * time.Millisecond, MetadataInterval: 50 * time.Millisecond, TxTimeout: 5 * time.Second, SessionTimeout: 3 * time.Second,
+		CommitInterval: 20 * time.Millisecond, MetadataInterval: 50 * time.Millisecond, TxTimeout: time.Minute, SessionTimeout: 20 * time.Second,
 		InstanceID: "a",
 	}
 }
@@ -55,6 +55,23 @@ func (e *env) start(p *pipeline.Pipeline, change ...func(*live.Config)) *run {
 	}
 	e.t.Cleanup(kill)
 	return &run{r, kill}
+}
+
+// settle aborts what a killed process left open, as the broker does when the transaction's time is over; who reads waits for that.
+func (e *env) settle(p *pipeline.Pipeline) {
+	e.t.Helper()
+	id := "tapedeck." + p.Name
+	if p.Keyed {
+		id += ".a"
+	}
+	next, err := kafka.NewProducer(e.client, id, 0)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer next.Close()
+	if err := next.InitTransactions(e.ctx()); err != nil {
+		e.t.Fatal(err)
+	}
 }
 
 // ends are the log ends of a topic.
@@ -150,6 +167,7 @@ func (e *env) wantOutputs(p *pipeline.Pipeline, suffix string, want map[string][
 
 // The worked example of docs/semantics.md, through Kafka.
 func TestLiveWorkedExample(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic, name := unique("trips"), unique("worked")
 	p := parse(t, fmt.Sprintf("name: %s\nsources: [{topic: %s, format: json, eventTime: {field: t, unit: s}, delay: 10s}]\n"+
@@ -184,6 +202,7 @@ func TestLiveWorkedExample(t *testing.T) {
 
 // However often and wherever the run is killed, a reader of committed records sees what an undisturbed run writes.
 func TestLiveKilledAnywhere(t *testing.T) {
+	t.Parallel()
 	for _, keyed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keyed=%v", keyed), func(t *testing.T) {
 			t.Parallel()
@@ -212,6 +231,7 @@ func TestLiveKilledAnywhere(t *testing.T) {
 
 // Another process stands by and takes over; a process that lost its place writes nothing more.
 func TestLiveStandby(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := fares(t, unique("fares"), topic, false)
@@ -238,6 +258,7 @@ func TestLiveStandby(t *testing.T) {
 
 // Keyed pipelines scale over the group: 1 → 2 → 1 processes.
 func TestLiveKeyedScales(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := fares(t, unique("fares"), topic, true)

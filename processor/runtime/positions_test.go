@@ -20,8 +20,9 @@ import (
 // A pipeline that lives longer than the broker keeps positions, over quiet input. Kafka forgets positions by the age of their last commit where
 // the group does not subscribe the topic, as the group of a merged pipeline.
 func TestLiveKeepsItsPositions(t *testing.T) {
-	const retention = 2 * time.Second
-	e, fake := newFake(t, kfake.BrokerConfigs(map[string]string{"offset.retention.ms": "2000", "offsets.retention.check.interval.ms": "50"}))
+	t.Parallel()
+	const retention = 6 * time.Second // many times what storing them takes on a slow machine
+	e, fake := newFake(t, kfake.BrokerConfigs(map[string]string{"offset.retention.ms": "6000", "offsets.retention.check.interval.ms": "50"}))
 	topic := unique("trips")
 	p := fares(t, unique("fares"), topic, false)
 	e.topic(topic, 2)
@@ -68,6 +69,7 @@ func TestLiveKeepsItsPositions(t *testing.T) {
 // The first start of several processes at once: another writes the origin, and the positions with it, after this one has read positions and
 // before it reads the decision log.
 func TestLiveOriginOfAnotherProcess(t *testing.T) {
+	t.Parallel()
 	e, fake := newFake(t)
 	topic := unique("trips")
 	p := fares(t, unique("fares"), topic, true)

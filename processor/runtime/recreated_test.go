@@ -13,6 +13,7 @@ import (
 // A topic that is deleted, created again and filled between two looks at the metadata. The fetch requests name topics (as those of brokers
 // before topic ids in fetches), so the consumer itself cannot tell.
 func TestLiveCommitsNothingOfARecreatedTopic(t *testing.T) {
+	t.Parallel()
 	e, fake := newFake(t)
 	fake.ControlKey(int16(kmsg.ApiVersions), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		fake.KeepControl()

@@ -47,6 +47,7 @@ func (e *env) untilReadOnce(p *pipeline.Pipeline, r *run) {
 
 // No clock of a producer stops the pipeline.
 func TestLiveTakesAnyTime(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := anyTime(t, topic)
@@ -67,8 +68,10 @@ func TestLiveTakesAnyTime(t *testing.T) {
 
 // A side output is larger than its record, which may be as large as its topic allows.
 func TestLiveTakesTheLargestRecords(t *testing.T) {
+	t.Parallel()
 	for name, limit := range map[string]int{"of a default topic": 1_048_588, "of a larger topic": 3 << 20} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			e := newEnv(t)
 			topic := unique("trips")
 			p := anyTime(t, topic)
@@ -87,6 +90,7 @@ func TestLiveTakesTheLargestRecords(t *testing.T) {
 
 // An output topic that somebody made too small is found before a record needs it.
 func TestLiveRefusesOutputsThatAreTooSmall(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := anyTime(t, topic)
@@ -101,6 +105,7 @@ func TestLiveRefusesOutputsThatAreTooSmall(t *testing.T) {
 
 // What the client or the broker refuses for good leaves the pipeline FAILED, and the message names the record. Nothing of that transaction is visible.
 func TestLiveFailsOnARefusedRecord(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		broker *kerr.Error // what it answers to the large batch; nil: the client's own limit is lower

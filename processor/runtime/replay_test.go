@@ -34,7 +34,7 @@ type receiver struct {
 
 func (e *env) receiver(change func(*sessions.Config), p ...*pipeline.Pipeline) *receiver {
 	e.t.Helper()
-	r := &receiver{e: e, p: p, cfg: sessions.Config{Consumer: e.client, Producer: e.client, Admin: e.admin, Log: e.log, CommitInterval: time.Millisecond, TxTimeout: 5 * time.Second}}
+	r := &receiver{e: e, p: p, cfg: sessions.Config{Consumer: e.client, Producer: e.client, Admin: e.admin, Log: e.log, CommitInterval: time.Millisecond, TxTimeout: time.Minute}}
 	if change != nil {
 		change(&r.cfg)
 	}
@@ -279,6 +279,7 @@ func (e *env) lived(seed uint64, partitions int32, n int, keyed bool) *pipeline.
 
 // A replay writes the bytes of the live run, in whatever order the partitions arrive, and the input topics need not exist.
 func TestReplayEqualsLive(t *testing.T) {
+	t.Parallel()
 	for _, keyed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keyed=%v", keyed), func(t *testing.T) {
 			t.Parallel()
@@ -320,6 +321,7 @@ func TestReplayEqualsLive(t *testing.T) {
 
 // The processor is dropped at random points; expected offsets go back, outputs and proof stay right.
 func TestReplaySurvivesCrashes(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	rng := rand.New(rand.NewPCG(5, 6))
 	p := e.lived(22, 3, 300, false)
@@ -358,6 +360,7 @@ func TestReplaySurvivesCrashes(t *testing.T) {
 }
 
 func TestReplayProtocol(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	rng := rand.New(rand.NewPCG(7, 8))
 	p := e.lived(23, 2, 200, false)
@@ -530,6 +533,7 @@ func TestReplayProtocol(t *testing.T) {
 
 // At the limit the partition that holds the watermark back goes first, and the replay still ends.
 func TestReplayLimit(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	rng := rand.New(rand.NewPCG(9, 9))
 	p := e.lived(24, 3, 300, false)
@@ -559,6 +563,7 @@ func TestReplayLimit(t *testing.T) {
 }
 
 func TestReplayDrain(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	rng := rand.New(rand.NewPCG(10, 10))
 	p := e.lived(25, 2, 200, false)
@@ -585,6 +590,7 @@ func TestReplayDrain(t *testing.T) {
 
 // The live decision log holds what the archive lacks: the replay could differ, and is refused.
 func TestReplayWithDecisionsBehind(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	rng := rand.New(rand.NewPCG(11, 11))
 	topic := unique("trips")
@@ -630,6 +636,7 @@ func TestReplayWithDecisionsBehind(t *testing.T) {
 
 // Partitions arrive at the same time, each from its own sender.
 func TestReplayConcurrently(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	rng := rand.New(rand.NewPCG(12, 12))
 	p := e.lived(27, 4, 300, false)

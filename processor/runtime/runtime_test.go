@@ -15,6 +15,7 @@ import (
 
 // What HTTP, readiness and metrics tell of a live run.
 func TestTells(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := fares(t, unique("fares"), topic, false)
@@ -45,9 +46,7 @@ func TestTells(t *testing.T) {
 	if st.Emitted == 0 || st.Late == 0 || st.Poison == 0 || st.Future == 0 || st.Watermark == nil || st.HeldBy == nil || st.OpenWindows == 0 {
 		t.Errorf("%+v", st.Status)
 	}
-	if err := r.rt.Ready(); err != nil {
-		t.Error(err)
-	}
+	e.until("ready", func() bool { return r.rt.Ready() == nil })
 	if err := r.rt.Health(); err != nil {
 		t.Error(err)
 	}

@@ -42,8 +42,10 @@ output: {topic: %s, partitions: 3}
 
 // half of each pipeline would be the result of neither, whatever was promised.
 func TestSessionFailsWhenItsPipelineChanges(t *testing.T) {
+	t.Parallel()
 	for _, promise := range []session.Promise{session.Recompute, session.Reproduce} {
 		t.Run(string(promise), func(t *testing.T) {
+			t.Parallel()
 			e := newEnv(t)
 			p := e.lived(31, 2, 200, false)
 			a := e.archive(p, rand.New(rand.NewPCG(1, 2)))
@@ -87,6 +89,7 @@ func TestSessionFailsWhenItsPipelineChanges(t *testing.T) {
 
 // A sender that planned with another pipeline is told so before anything is sent.
 func TestSessionOfAnotherPipelineHashIsRefused(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	p := e.lived(32, 1, 20, false)
 	a := e.archive(p, rand.New(rand.NewPCG(1, 2)))
@@ -104,6 +107,7 @@ func TestSessionOfAnotherPipelineHashIsRefused(t *testing.T) {
 
 // A cancel needs no take-over, whether or not the session is in memory; only a replaced replayer is refused.
 func TestCancelUnderAHigherEpoch(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	p := e.lived(33, 2, 100, false)
 	a := e.archive(p, rand.New(rand.NewPCG(1, 2)))
@@ -143,6 +147,7 @@ func TestCancelUnderAHigherEpoch(t *testing.T) {
 // What a schema id means today in the registry says nothing about what it meant to the live run: the live log is gone, the archived
 // decisions lack that id 2 was unknown, and the registry has an id 2 by now.
 func TestReproduceTakesNoSchemaFromTheRegistrySilently(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := avroPipeline(t, topic)
@@ -225,6 +230,7 @@ func TestReproduceTakesNoSchemaFromTheRegistrySilently(t *testing.T) {
 
 // Two senders that ask for the same under one name are told apart, in memory and from what is stored.
 func TestSessionBelongsToItsSender(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	p := e.lived(34, 1, 20, false)
 	a := e.archive(p, rand.New(rand.NewPCG(1, 2)))

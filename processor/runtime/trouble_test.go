@@ -36,6 +36,7 @@ func (e *env) untilFailed(r *run, want ...string) {
 
 // An open window needs records that Kafka no longer has.
 func TestLivePositionGone(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	p := e.lived(31, 2, 50, false)
 	if err := e.admin.DeleteRecords(e.ctx(), e.ends(p.Source[0].Topic)); err != nil {
@@ -50,6 +51,7 @@ func TestLivePositionGone(t *testing.T) {
 }
 
 func TestLiveRefusals(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	p := e.lived(32, 2, 50, false)
 	t.Run("another pipeline under the name", func(t *testing.T) {
@@ -96,6 +98,7 @@ func TestLiveRefusals(t *testing.T) {
 
 // The input topic appears after the processor.
 func TestLiveWaitsForItsInput(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := fares(t, unique("fares"), topic, false)
@@ -107,6 +110,7 @@ func TestLiveWaitsForItsInput(t *testing.T) {
 
 // New partitions appear while the pipeline is killed again and again; the floors are what a replay obeys.
 func TestLiveGrowsKilledAnywhere(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := fares(t, unique("fares"), topic, false)
@@ -193,6 +197,7 @@ func (r *registry) lookup(_ context.Context, id int) (segment.Schema, error) {
 // A registry that is away blocks and decides nothing; a definite "no such id" is written down, and a replay obeys it even
 // when the id has come to exist since.
 func TestUnknownSchemaIsADecision(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := avroPipeline(t, topic)
@@ -258,6 +263,7 @@ func TestUnknownSchemaIsADecision(t *testing.T) {
 
 // The partition that waits for the registry does not hold up the others, and markers behind what waits do not skip it.
 func TestBlockedPartitionLosesNothing(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := avroPipeline(t, topic)
@@ -298,6 +304,7 @@ func TestBlockedPartitionLosesNothing(t *testing.T) {
 
 // A group over a topic that is gone elects nobody. A process that stands by must notice, and not stand by for ever.
 func TestStandbyWithoutATopicEnds(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := unique("trips")
 	p := fares(t, unique("fares"), topic, false)
