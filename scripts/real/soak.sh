@@ -1,22 +1,7 @@
 #!/usr/bin/env bash
 # Archives on Apache Kafka and versitygw, which it starts with empty logs and stops again, while archivers, store and broker fail at random;
 # then compares archive and log. Arguments go to soak (--for, --kills, --events, --pause, --seed, …). Needs Go, a JDK (17 or newer), Maven, curl.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-export TAPEDECK_REAL_DIR=${TAPEDECK_REAL_DIR:-$PWD/.real}
-kafka_port=${KAFKA_PORT:-9192} versitygw_port=${VERSITYGW_PORT:-9101}
-bucket=soak
-
-bin=$(mktemp -d)
-cleanup() {
-  for s in kafka versitygw; do scripts/real/$s.sh stop >/dev/null 2>&1 || true; done
-  rm -rf "$bin" "$TAPEDECK_REAL_DIR/versitygw/data/$bucket"
-}
-trap cleanup EXIT
-
-go build -o "$bin/" ./archiver/cmd/archiver ./shared/e2e/cmd/soak
-scripts/real/kafka.sh start "$kafka_port" >/dev/null
-scripts/real/versitygw.sh start "$versitygw_port" "$bucket" >/dev/null
-export AWS_ACCESS_KEY_ID=tapedeck-test AWS_SECRET_ACCESS_KEY=tapedeck-test-secret AWS_REGION=us-east-1
-"$bin/soak" --bootstrap "127.0.0.1:$kafka_port" --broker-pid "$(cat "$TAPEDECK_REAL_DIR/kafka/pid")" --archiver "$bin/archiver" \
-  --store "s3://$bucket?endpoint=http://127.0.0.1:$versitygw_port&region=us-east-1&path-style=true" "$@"
+# shellcheck source=scripts/real/onreal.sh
+source "$(dirname "${BASH_SOURCE[0]}")/onreal.sh"
+on_real soak ./archiver/cmd/archiver ./shared/e2e/cmd/soak
+"$bin/soak" --bootstrap "$kafka" --broker-pid "$(cat "$TAPEDECK_REAL_DIR/kafka/pid")" --archiver "$bin/archiver" --store "$store" "$@"
