@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,8 +12,7 @@ import (
 	"tapedeck.dev/tapedeck/replayer/client"
 	"tapedeck.dev/tapedeck/replayer/internal/replaytest"
 	"tapedeck.dev/tapedeck/replayer/job"
-	"tapedeck.dev/tapedeck/shared/devstack/s3policy"
-	"tapedeck.dev/tapedeck/shared/devstack/s3server"
+	"tapedeck.dev/tapedeck/shared/devstack/s3policy/s3policytest"
 	"tapedeck.dev/tapedeck/shared/secure"
 	"tapedeck.dev/tapedeck/shared/session"
 	"tapedeck.dev/tapedeck/shared/store/storeurl"
@@ -23,34 +21,12 @@ import (
 // TestLeastPolicy runs the replayer against S3 with exactly the rights of deploy/iam/replayer.json: its checks at the start and a whole job.
 // Nothing may be refused, and no right may be idle.
 func TestLeastPolicy(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts an S3 server")
-	}
-	policy, err := filepath.Abs("../deploy/iam/replayer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("AWS_ACCESS_KEY_ID", "test-access")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "test-secret-key")
-	endpoint, stop, err := s3server.Start(context.Background(), t.TempDir(), "127.0.0.1:0", "test-access", "test-secret-key", "bucket")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = stop() })
-	guard, err := s3policy.New(policy, "bucket", "my/archive", endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := httptest.NewServer(guard)
-	t.Cleanup(srv.Close)
-	address := func(endpoint string) string {
-		return "s3://bucket/my/archive?endpoint=" + endpoint + "&region=us-east-1&path-style=true"
-	}
+	guard := s3policytest.Start(t, "../deploy/iam/replayer.json")
 
 	// The archive is somebody else's work.
 	a := replaytest.New()
 	a.Fill(t, rand.New(rand.NewPCG(1, 1)), "trips", 2, 40, 4)
-	owner, err := storeurl.Open(t.Context(), address(endpoint))
+	owner, err := storeurl.Open(t.Context(), guard.OwnerURL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +53,7 @@ func TestLeastPolicy(t *testing.T) {
 
 	rc := replaytest.NewReceiver(t, session.Pipeline{Name: "p", Hash: "hash", Inputs: []string{"trips"}, DecisionsTopic: "p.decisions"})
 	port := filepath.Join(t.TempDir(), "port")
-	f := frame(t, "store="+address(srv.URL), "rest.listen=127.0.0.1:0", "rest.port.file="+port, "replayer.id=me", "job.scan.interval=100ms",
+	f := frame(t, "store="+guard.URL(), "rest.listen=127.0.0.1:0", "rest.port.file="+port, "replayer.id=me", "job.scan.interval=100ms",
 		"targets.proc.url="+rc.Config().URL.String(), "targets.proc.pipeline=p")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -115,10 +91,5 @@ func TestLeastPolicy(t *testing.T) {
 		}
 		return v.State == job.Completed
 	})
-	for _, d := range guard.Denied() {
-		t.Errorf("refused: %s", d)
-	}
-	for _, u := range guard.Unused() {
-		t.Errorf("never needed: %s", u)
-	}
+	guard.Check(t, func(string) bool { return false })
 }
