@@ -79,10 +79,11 @@ func TestALeaderThatIsBehindForAMoment(t *testing.T) {
 	behind.Store(false)
 	e.fill("trips", 0, 30, 20)
 	e.awaitArchived("trips", 0, 50)
-	if st := r.state("trips", 0); st == nil || st.State == partition.Stopped || r.metric("tapedeck_archiver_lost_offsets_total") != 0 {
-		t.Errorf("%+v", st)
-	}
+	e.await("it goes on", func() bool { st := r.state("trips", 0); return st != nil && st.State == partition.Fetching })
 	r.end()
+	if n := r.metric("tapedeck_archiver_lost_offsets_total"); n != 0 {
+		t.Errorf("%v offsets are counted as lost", n)
+	}
 	e.checkEqual("trips", 0, e.log("trips", 0))
 	for _, h := range e.headers("trips", 0) {
 		if len(h.Skipped) > 0 {

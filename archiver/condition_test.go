@@ -87,12 +87,11 @@ func TestANamedTopicThatIsNotThereIsTold(t *testing.T) {
 	e.await("missing", func() bool { return len(r.Status().Missing) == 1 && r.Status().Missing[0] == "trisp" })
 	e.await("ready all the same", func() bool { return r.Ready() == nil })
 	e.await("the metric", func() bool { return r.metric("tapedeck_archiver_topics_missing") == 1 })
-	if d := strings.Join(r.Status().Degraded, "; "); !strings.Contains(d, "trisp") {
-		t.Errorf("degraded: %s", d)
-	}
+	e.await("degraded", func() bool { return strings.Contains(strings.Join(r.Status().Degraded, "; "), "trisp") })
 	e.topic("trisp", 1)
 	e.await("there now", func() bool { return len(r.Status().Missing) == 0 && len(r.Status().Partitions) == 2 })
 	e.await("the metric", func() bool { return r.metric("tapedeck_archiver_topics_missing") == 0 })
+	r.end()
 	if n := logs.FilterMessageSnippet("are not in Kafka").Len(); n != 1 {
 		t.Errorf("%d warnings, want one per change", n)
 	}
@@ -109,8 +108,6 @@ func TestASpareProcessIsReady(t *testing.T) {
 	e.await("both ready", func() bool { return a.Ready() == nil && b.Ready() == nil })
 	e.await("one of them owns it", func() bool { return len(a.Status().Partitions)+len(b.Status().Partitions) == 1 })
 	for _, r := range []*running{a, b} {
-		if c := r.loop.Load().condition(); !c.outside.IsZero() {
-			t.Errorf("outside since %s", c.outside)
-		}
+		e.await("in the group", func() bool { return r.loop.Load().condition().outside.IsZero() })
 	}
 }

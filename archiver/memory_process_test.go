@@ -57,7 +57,7 @@ func TestManyPartitionsWithABacklogStayInMemory(t *testing.T) {
 		cap     = envInt(t, "TAPEDECK_TEST_MEMORY", 128<<20)
 		value   = envInt(t, "TAPEDECK_TEST_RECORD_BYTES", 2000)
 		topics  = int64(4)
-		seconds = time.Duration(envInt(t, "TAPEDECK_TEST_SECONDS", 120)) * time.Second
+		seconds = time.Duration(envInt(t, "TAPEDECK_TEST_SECONDS", 600)) * time.Second
 	)
 	if testing.Short() {
 		t.Skip("a backlog of 120 MiB")

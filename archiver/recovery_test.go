@@ -459,7 +459,7 @@ func TestTheStoreInTrouble(t *testing.T) {
 			e := newEnv(t)
 			e.topic("trips", 2)
 			s := e.settings("trips")
-			s.Consumer["session.timeout.ms"] = "6000"
+			s.Consumer["session.timeout.ms"] = "12000"
 			s.Partition.Rule.FlushSize = 10
 			r := e.start(s)
 			e.await("ready", func() bool { return r.Ready() == nil && len(r.Status().Partitions) == 2 })
@@ -473,7 +473,7 @@ func TestTheStoreInTrouble(t *testing.T) {
 			e.await("retries counted", func() bool { return r.metric("tapedeck_archiver_store_retries_total") > 20 })
 			e.await("ready says why not", func() bool { err := r.Ready(); return err != nil && strings.Contains(err.Error(), trouble.Error()) })
 			// Longer than the group's session: it must still be a member.
-			sessionEnd := time.Now().Add(7 * time.Second)
+			sessionEnd := time.Now().Add(14 * time.Second)
 			e.await("a session passes", func() bool { return time.Now().After(sessionEnd) })
 			if len(r.Status().Partitions) != 2 {
 				t.Error("partitions were taken away")

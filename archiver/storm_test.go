@@ -79,6 +79,7 @@ func storm(t *testing.T, disturb func(e *env, turn int, fetched func() bool)) {
 }
 
 func TestARestartStormDoesNotShatterTheArchive(t *testing.T) {
+	t.Parallel()
 	var fetched int64
 	storm(t, func(e *env, turn int, archived func() bool) {
 		s := e.settings("trips")
@@ -97,6 +98,7 @@ func TestARestartStormDoesNotShatterTheArchive(t *testing.T) {
 }
 
 func TestARebalanceStormDoesNotShatterTheArchive(t *testing.T) {
+	t.Parallel()
 	var stays *running
 	var fetched int64
 	storm(t, func(e *env, turn int, archived func() bool) {

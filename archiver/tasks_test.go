@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -77,11 +78,10 @@ func TestTasksShareThePartitions(t *testing.T) {
 	if op := call(http.StatusAccepted, "PUT", "/pause"); len(op.Partitions) != parts {
 		t.Errorf("%+v", op)
 	}
-	for _, p := range ts.Status().Partitions {
-		if p.State != Paused {
-			t.Errorf("%s is %s", p.TP, p.State)
-		}
-	}
+	e.await("all are paused", func() bool {
+		st := ts.Status()
+		return len(st.Partitions) == parts && !slices.ContainsFunc(st.Partitions, func(p PartitionStatus) bool { return p.State != Paused })
+	})
 	call(http.StatusAccepted, "PUT", "/resume")
 	for p := range parts { // whichever task has it
 		if op := call(http.StatusAccepted, "POST", fmt.Sprintf("/topics/trips/partitions/%d/restart", p)); op.Restarted == nil || *op.Restarted != 1 {

@@ -75,7 +75,7 @@ func TestStartIsRefusedWithTheSetting(t *testing.T) {
 		{[]string{"store=mem://x", "targets.a.type=kafka"}, "targets.a.bootstrap.servers is missing"},
 	}
 	for _, c := range tests {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		err := Run(ctx, frame(t, append(c.sets, "rest.listen=127.0.0.1:0", "startup.timeout=1s")...))
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), c.want) {

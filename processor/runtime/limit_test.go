@@ -249,7 +249,7 @@ func TestLiveStateWithAnIdlePartition(t *testing.T) {
 	e.produce(seconds(0, 4)...)
 	probe := idler(t, unique("probe"), topic, "")
 	r := e.start(probe)
-	e.untilRead(probe)
+	e.untilReadOnce(probe, r)
 	four := r.Status().StatePeak // of four windows; with a delay of 2 s two of them are open in full all the time, and at most three
 	r.kill()
 	if four == 0 {

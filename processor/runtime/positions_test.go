@@ -29,7 +29,7 @@ func TestLiveKeepsItsPositions(t *testing.T) {
 	e.produce(trips(1, topic, 2, 50)...)
 	quick := func(c *live.Config) { c.KeepInterval = 100 * time.Millisecond }
 	r := e.start(p, quick)
-	e.untilRead(p)
+	e.untilReadOnce(p, r) // its status is told after the count
 	commits := r.Status().Commits
 	aged := func() {
 		old := time.Now().Add(retention + retention/4)
@@ -39,7 +39,7 @@ func TestLiveKeepsItsPositions(t *testing.T) {
 	e.untilRead(p)
 	// One partition is quiet for as long again, the other is not.
 	e.produce(trip(topic, base, base, 0))
-	e.untilRead(p)
+	e.untilReadOnce(p, r)
 	if got := r.Status().Commits; got != commits+1 {
 		t.Errorf("%d commits that brought something, want one", got-commits)
 	}

@@ -22,9 +22,9 @@ import (
 
 const topic = "trips"
 
-// quick is a lease that tests can wait for, long one that they would never see the end of.
+// quick is a lease that tests can wait for and that its owner renews in time on a slow machine, long one that they would never see the end of.
 var (
-	quick = manager.Settings{ID: "a", Lease: 300 * time.Millisecond, Scan: 10 * time.Millisecond}
+	quick = manager.Settings{ID: "a", Lease: 2 * time.Second, Scan: 10 * time.Millisecond}
 	long  = manager.Settings{ID: "a", Lease: time.Hour, Scan: 10 * time.Millisecond}
 )
 
@@ -304,6 +304,7 @@ func TestSameNameFromAnotherArchive(t *testing.T) {
 // Killed after the target had finished and before COMPLETED was written; then cancelled by another, which takes over: too late, and
 // the job says what is true.
 func TestCancelThatComesTooLate(t *testing.T) {
+	t.Parallel()
 	g := newRig(t)
 	a := replaytest.Start(t, g.a, g.rc, quick)
 	b := replaytest.Start(t, g.a, g.rc, as(quick, "b"))
@@ -366,6 +367,7 @@ func TestFailedJobCanBeCancelled(t *testing.T) {
 // A is cut off from the store, and goes on sending (a sleeper that wakes, a partitioned network). B takes over after the lease; A is refused by
 // the target, and every record arrives once.
 func TestTakeoverFencesTheZombie(t *testing.T) {
+	t.Parallel()
 	g := newRig(t)
 	a := replaytest.Start(t, g.a, g.rc, quick)
 	b := replaytest.Start(t, g.a, g.rc, as(quick, "b"))
@@ -390,6 +392,7 @@ func TestTakeoverFencesTheZombie(t *testing.T) {
 
 // Nobody takes a job whose owner renews.
 func TestARenewedJobIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	g := newRig(t)
 	a := replaytest.Start(t, g.a, g.rc, quick)
 	b := replaytest.Start(t, g.a, g.rc, as(quick, "b"))

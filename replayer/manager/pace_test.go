@@ -84,9 +84,11 @@ func TestPauseResumeAndCancelByEventCounts(t *testing.T) {
 // One, two and three replayers on one archive, the one at work killed again and again (cut off from the store, so that it cannot even let go), at each
 // kind of pace and order: the target gets the same records, each once and in order.
 func TestReplayersKilledAtEveryPace(t *testing.T) {
+	t.Parallel()
 	for i, fields := range []string{`,"recordsPerSecond":300`, `,"order":"event-time","maxSkew":2000,"recordsPerSecond":400`, `,"speed":60`} {
 		replayers := i + 1
 		t.Run(fmt.Sprintf("%d replayers", replayers), func(t *testing.T) {
+			t.Parallel()
 			g := newRig(t)
 			next := 0
 			add := func() *replaytest.Node {

@@ -34,11 +34,11 @@ func pipe() session.Pipeline {
 
 func newRunner(a *replaytest.Archive) *run.Runner {
 	return &run.Runner{Archive: a.Archive, Log: zap.NewNop(), Metrics: metrics.New(prometheus.NewRegistry()),
-		Settings: run.Settings{Parallel: 3, RetryTimeout: 20 * time.Second, Backoff: run.Backoff{Min: time.Millisecond, Max: 4 * time.Millisecond}}}
+		Settings: run.Settings{Parallel: 3, RetryTimeout: 2 * time.Minute, Backoff: run.Backoff{Min: time.Millisecond, Max: 4 * time.Millisecond}}}
 }
 
 func client(t *testing.T, r *replaytest.Receiver) *target.Client {
-	c, err := target.NewClient(r.Config(), 10*time.Second)
+	c, err := target.NewClient(r.Config(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func newJob(r *job.Request) *job.Job {
 }
 
 func testCtx(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

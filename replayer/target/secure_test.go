@@ -43,7 +43,7 @@ func TestSecuredTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := NewClient(confs["a"], 10*time.Second)
+		c, err := NewClient(confs["a"], time.Minute)
 		if err == nil {
 			_, err = c.Pipeline(t.Context())
 			c.Close()

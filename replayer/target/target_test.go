@@ -65,7 +65,7 @@ func TestCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := NewClient(confs["a"], time.Second)
+	c, err := NewClient(confs["a"], time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ type scene struct {
 
 const (
 	sceneSession = 3 * time.Second
-	patience     = 90 * time.Second
+	patience     = 5 * time.Minute
 )
 
 func newScene(t *testing.T, partitions int32) *scene {

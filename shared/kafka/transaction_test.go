@@ -255,7 +255,7 @@ func TestProducerWithoutBroker(t *testing.T) {
 		t.Errorf("init: %v, want ErrUnreachable", err)
 	}
 	p.Close()
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > time.Minute {
 		t.Errorf("took %s", d)
 	}
 
@@ -273,7 +273,7 @@ func TestProducerWithoutBroker(t *testing.T) {
 	}
 	start = time.Now()
 	q.Close()
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > time.Minute {
 		t.Errorf("close took %s", d)
 	}
 }

@@ -84,9 +84,9 @@ func StartOn(t testing.TB, st store.Store, rc *Receiver, set manager.Settings, m
 	t.Helper()
 	m := metrics.New(prometheus.NewRegistry())
 	r := &run.Runner{Archive: archive.Open(st, "topics"), Log: zap.NewNop(), Metrics: m,
-		Settings: run.Settings{Parallel: 2, RetryTimeout: 20 * time.Second, Backoff: run.Backoff{Min: time.Millisecond, Max: 5 * time.Millisecond}}}
+		Settings: run.Settings{Parallel: 2, RetryTimeout: 2 * time.Minute, Backoff: run.Backoff{Min: time.Millisecond, Max: 5 * time.Millisecond}}}
 	n := &Node{Jobs: &CutStore{Store: st}}
-	c, err := target.NewClient(rc.Config(), 10*time.Second)
+	c, err := target.NewClient(rc.Config(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +116,12 @@ func StartOn(t testing.TB, st store.Store, rc *Receiver, set manager.Settings, m
 // Stop shuts the replayer down cleanly.
 func (n *Node) Stop() { n.stop() }
 
-// Until waits for a condition, and fails the test after 30 s.
+// Until waits for a condition, and fails the test after minutes that only a hang takes.
 func Until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !cond(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(4 * time.Minute); !cond(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited for 30 s until %s", what)
+			t.Fatalf("waited in vain until %s", what)
 		}
 	}
 }

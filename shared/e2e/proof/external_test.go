@@ -25,7 +25,7 @@ func TestExternalProcess(t *testing.T) {
 	if err := os.WriteFile(hook, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	p := &Process{Name: "archiver", URL: ready.URL, hook: hook}
 	if err := p.Kill(); err != nil {
