@@ -31,6 +31,7 @@ type s3env struct {
 	o      s3.Options // through the faults
 }
 
+// newS3Env is not for parallel tests: there is one server per process.
 func newS3Env(t *testing.T) *s3env {
 	t.Helper()
 	const access, secret = "test-access", "test-secret-key"
@@ -170,7 +171,6 @@ func isSegmentPut(r s3faults.Request) bool {
 
 // Field faults 8 and 16 on the wire: two of three creates of segments are answered badly, and a read; everything is archived once.
 func TestStoreFaultsOnTheWire(t *testing.T) {
-	t.Parallel()
 	e := newS3Env(t)
 	e.topic("warm-up", 1)
 	for name, c := range map[string]struct {
@@ -234,7 +234,6 @@ func TestStoreFaultsOnTheWire(t *testing.T) {
 // Field fault 8, scaled down: the store is down for longer than the group's session and its poll interval together. The membership
 // holds, nothing is committed, no partition moves; then everything is archived.
 func TestStoreDownForLongerThanTheGroupAllows(t *testing.T) {
-	t.Parallel()
 	e := newS3Env(t)
 	e.topic("trips", 2)
 	s := e.settings("trips")
@@ -313,7 +312,6 @@ func (e *s3env) committedBy(group, topic string, part int32) (c struct{ Offset i
 // Field fault 16: the rights go away, and the credentials expire, in the middle of an upload in parts. Nothing is visible, nothing is
 // committed; when they are back everything is there once, and no upload is left.
 func TestDeniedInTheMiddleOfAnUpload(t *testing.T) {
-	t.Parallel()
 	e := newS3Env(t)
 	s := e.large("trips")
 	var denied atomic.Bool
@@ -353,7 +351,6 @@ func TestDeniedInTheMiddleOfAnUpload(t *testing.T) {
 
 // Field fault 10: SIGTERM in the middle of an upload in parts leaves neither an object nor an upload.
 func TestShutdownInTheMiddleOfAnUpload(t *testing.T) {
-	t.Parallel()
 	e := newS3Env(t)
 	s := e.large("trips")
 	s.ShutdownIn = 200 * time.Millisecond

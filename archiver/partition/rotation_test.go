@@ -119,7 +119,11 @@ func TestRotation(t *testing.T) {
 // Random rules, batches, ticks, boundaries, ends and answers of the store, in any order: the segments tile, hold each record once, each cut is
 // explained by the rule that it names, and their bytes are a function of records and cuts alone.
 func TestRotationHoldsWhateverComes(t *testing.T) {
-	for seed := range uint64(120) {
+	seeds := uint64(120)
+	if testing.Short() {
+		seeds = 30
+	}
+	for seed := range seeds {
 		rnd := rand.New(rand.NewPCG(seed, 7))
 		pick := func(vs ...int64) int64 { return vs[rnd.IntN(len(vs))] }
 		cfg := Config{RotateAge: time.Duration(pick(0, 5, 50)) * time.Second, Codec: "null",

@@ -142,14 +142,14 @@ func TestLiveKilledBetweenTheTransactionsOfAClosing(t *testing.T) {
 // The same of a replay session, with both end modes.
 func TestSessionKilledBetweenTheTransactionsOfAClosing(t *testing.T) {
 	t.Parallel()
-	e, fake := newFake(t)
-	p := e.lived(62, 2, 45, false)
-	rng := rand.New(rand.NewPCG(8, 8))
-	a := e.archive(p, rng)
-	g := newGate(fake)
 	for _, mode := range []session.EndMode{session.Hold, session.Drain} {
 		t.Run(string(mode), func(t *testing.T) {
-			a := a
+			t.Parallel() // each life waits until the broker aborts what the last one left open
+			e, fake := newFake(t)
+			p := e.lived(62, 2, 45, false)
+			rng := rand.New(rand.NewPCG(8, 8))
+			a := e.archive(p, rng)
+			g := newGate(fake)
 			a.req.EndMode = mode
 			undisturbed := e.receiver(nil, p)
 			undisturbed.mustOpen("calm-"+string(mode), a.req)
@@ -160,7 +160,9 @@ func TestSessionKilledBetweenTheTransactionsOfAClosing(t *testing.T) {
 			want := e.outputs(p, ".replay.calm-"+string(mode))
 			name := "torn-" + string(mode)
 			// Everything is closed by finish; each life of the process gets a few transactions.
-			r := e.receiver(func(c *sessions.Config) { c.TxRecords = 5; c.CommitInterval = time.Hour }, p)
+			r := e.receiver(func(c *sessions.Config) {
+				c.TxRecords, c.CommitInterval, c.TxTimeout = 5, time.Hour, 10*time.Second
+			}, p)
 			r.mustOpen(name, a.req)
 			lives := 0
 			var last chan int // the answer of the finish that was held up

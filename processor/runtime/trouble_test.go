@@ -132,6 +132,9 @@ func TestLiveGrowsKilledAnywhere(t *testing.T) {
 			}
 			r := e.start(p, func(c *live.Config) { c.CommitInterval = 5 * time.Millisecond })
 			e.produce(recs...)
+			if i == 3 {
+				e.untilRead(p) // what comes next is new to it
+			}
 			kill := time.Now().Add(time.Duration(rng.IntN(500)) * time.Millisecond)
 			e.until("the kill", func() bool { return time.Now().After(kill) })
 			r.kill()
