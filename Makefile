@@ -11,7 +11,7 @@ BINARIES := ./archiver/cmd/archiver ./replayer/cmd/replayer ./processor/cmd/proc
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Packages whose tests use goroutines against shared state; the rest is covered by `make test`.
-RACE_PKGS := ./shared/archive/... ./shared/segment ./shared/e2e/soak ./shared/store/file ./shared/store/mem ./shared/store/metered ./shared/service/... ./shared/schema/... ./archiver/... ./replayer/... ./processor/...
+RACE_PKGS := ./shared/archive/... ./shared/kafka ./shared/segment ./shared/e2e/soak ./shared/store/file ./shared/store/mem ./shared/store/metered ./shared/service/... ./shared/schema/... ./archiver/... ./replayer/... ./processor/...
 # A count, not a time: the end of a time-bound run is now and then reported as a failure (go.dev/issue/75804).
 FUZZTIME ?= 2000x
 
