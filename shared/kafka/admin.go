@@ -158,6 +158,16 @@ func (a *Admin) Ping(ctx context.Context) error {
 	}
 }
 
+// reachable waits for a broker where the connections have failed since the last success. A request that is queued while no broker is up makes librdkafka connect
+// anew at every failure of a connection, without a pause, and goes on to do so when its caller has given up, until its own time-out: some of them keep a
+// processor busy. A look for metadata does not.
+func (a *Admin) reachable(ctx context.Context) error {
+	if _, last := a.reason(); last == nil {
+		return nil
+	}
+	return a.Ping(ctx)
+}
+
 // bounded gives ctx a deadline if it has none.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
@@ -170,6 +180,9 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 func (a *Admin) ClusterID(ctx context.Context) (string, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return "", err
+	}
 	id, err := a.a.ClusterID(ctx)
 	if err != nil {
 		return "", wrap(err, "ask %s for the cluster id", a.bootstrap)
@@ -181,6 +194,9 @@ func (a *Admin) ClusterID(ctx context.Context) (string, error) {
 func (a *Admin) Brokers(ctx context.Context) (int, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return 0, err
+	}
 	deadline, _ := ctx.Deadline()
 	md, err := a.a.GetMetadata(nil, false, int(max(time.Until(deadline), time.Millisecond).Milliseconds()))
 	if err != nil {
@@ -201,6 +217,9 @@ type Topic struct {
 func (a *Admin) Topics(ctx context.Context, names ...string) (map[string]Topic, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return nil, err
+	}
 	if len(names) == 0 {
 		var err error
 		if names, err = a.topicNames(ctx); err != nil {
@@ -277,6 +296,9 @@ func uuidString(u kafka.UUID) string {
 func (a *Admin) TopicConfig(ctx context.Context, topic string) (map[string]string, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return nil, err
+	}
 	res, err := a.a.DescribeConfigs(ctx, []kafka.ConfigResource{{Type: kafka.ResourceTopic, Name: topic}})
 	if err != nil {
 		return nil, wrap(err, "read configuration of topic %s", topic)
@@ -298,6 +320,9 @@ func (a *Admin) TopicConfig(ctx context.Context, topic string) (map[string]strin
 func (a *Admin) CreateTopic(ctx context.Context, name string, partitions int32, replication int, config map[string]string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return err
+	}
 	if replication <= 0 {
 		replication = -1
 	}
@@ -314,6 +339,9 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions int32, 
 func (a *Admin) CreatePartitions(ctx context.Context, topic string, n int32) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return err
+	}
 	res, err := a.a.CreatePartitions(ctx, []kafka.PartitionsSpecification{{Topic: topic, IncreaseTo: int(n)}})
 	if err := topicResult(res, err, fmt.Sprintf("grow topic %s to %d partitions", topic, n)); err != nil {
 		return err
@@ -325,6 +353,9 @@ func (a *Admin) CreatePartitions(ctx context.Context, topic string, n int32) err
 func (a *Admin) DeleteTopic(ctx context.Context, name string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return err
+	}
 	res, err := a.a.DeleteTopics(ctx, []string{name})
 	if err := topicResult(res, err, "delete topic "+name); err != nil {
 		return err

@@ -17,6 +17,9 @@ type TopicDetails struct {
 func (a *Admin) TopicDetails(ctx context.Context, names ...string) (map[string]TopicDetails, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return nil, err
+	}
 	out := make(map[string]TopicDetails, len(names))
 	err := eachDescription(ctx, a.a, names, func(t kafka.TopicDescription) error {
 		switch t.Error.Code() {

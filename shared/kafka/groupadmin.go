@@ -15,6 +15,9 @@ var ErrGroupBusy = errors.New("the group has members")
 func (a *Admin) GroupMembers(ctx context.Context, group string) (int, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return 0, err
+	}
 	members := 0
 	err := await(ctx, "ask the coordinator", func() (bool, error) {
 		res, err := a.a.DescribeConsumerGroups(ctx, []string{group})
@@ -42,6 +45,9 @@ func (a *Admin) SetGroupOffsets(ctx context.Context, group string, offs map[TP]C
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return err
+	}
 	req := []kafka.ConsumerGroupTopicPartitions{{Group: group, Partitions: commitParts(offs)}}
 	err := await(ctx, "ask the coordinator", func() (bool, error) {
 		res, err := a.a.AlterConsumerGroupOffsets(ctx, req)

@@ -12,6 +12,9 @@ import (
 func (a *Admin) Groups(ctx context.Context) ([]string, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return nil, err
+	}
 	res, err := a.a.ListConsumerGroups(ctx)
 	if err == nil && len(res.Errors) > 0 {
 		err = errors.Join(res.Errors...)

@@ -17,6 +17,9 @@ func (a *Admin) DeleteRecords(ctx context.Context, before map[TP]int64) error {
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return err
+	}
 	ps := make([]kafka.TopicPartition, 0, len(before))
 	for _, tp := range sortedKeys(before) {
 		if before[tp] < 0 {
@@ -41,6 +44,9 @@ func (a *Admin) DeleteRecords(ctx context.Context, before map[TP]int64) error {
 func (a *Admin) Offsets(ctx context.Context, tps []TP) (map[TP]LogRange, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return nil, err
+	}
 	return logRanges(ctx, a.a, tps)
 }
 
@@ -49,6 +55,9 @@ func (a *Admin) Offsets(ctx context.Context, tps []TP) (map[TP]LogRange, error) 
 func (a *Admin) StableOffsets(ctx context.Context, tps []TP, isolation string) (map[TP]int64, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return nil, err
+	}
 	level := kafka.IsolationLevelReadCommitted
 	if isolation == "read_uncommitted" {
 		level = kafka.IsolationLevelReadUncommitted
@@ -138,6 +147,9 @@ func (a *Admin) OffsetsForTime(ctx context.Context, tps []TP, ms int64) (map[TP]
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return nil, err
+	}
 	out, err := listOffsets(ctx, a.a, tps, kafka.NewOffsetSpecForTimestamp(ms))
 	if err != nil {
 		return nil, err
@@ -163,6 +175,9 @@ func (a *Admin) OffsetsForTime(ctx context.Context, tps []TP, ms int64) (map[TP]
 func (a *Admin) CommittedOffsets(ctx context.Context, group string, tps []TP) (map[TP]CommitOffset, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return nil, err
+	}
 	reader, err := a.groups.admin()
 	if err != nil {
 		return nil, wrap(err, "read committed offsets of group %s", group)
@@ -184,6 +199,9 @@ func (a *Admin) CommittedOffsets(ctx context.Context, group string, tps []TP) (m
 func (a *Admin) GroupOffsets(ctx context.Context, group string) (map[TP]CommitOffset, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := a.reachable(ctx); err != nil {
+		return nil, err
+	}
 	reader, err := a.groups.admin()
 	if err != nil {
 		return nil, wrap(err, "read committed offsets of group %s", group)
