@@ -28,10 +28,15 @@ type Plan struct {
 	Promise      session.Promise         `json:"promise"`
 	EndMode      session.EndMode         `json:"endMode"`
 	Totals       Totals                  `json:"totals"`
-	Windows      *job.WindowsPlan        `json:"windows,omitempty"`   // for a request with windows
-	Partitions   []archive.PartitionPlan `json:"partitions"`          // by topic, partition
-	Decisions    *archive.PartitionPlan  `json:"decisions,omitempty"` // the part of the decision log that goes with the session
-	Kafka        *job.KafkaPlan          `json:"kafka,omitempty"`     // for a target Kafka: where the records go
+	Gaps         []GapTotal              `json:"gaps,omitempty"` // of all partitions, by class
+	Calls        PlannedCalls            `json:"calls"`
+	Estimate     *Estimate               `json:"estimate,omitempty"`   // nil: not known
+	Looked       bool                    `json:"looked"`               // the planned objects were looked for in the store
+	Unreadable   []Unreadable            `json:"unreadable,omitempty"` // of these: known not to be readable now
+	Windows      *job.WindowsPlan        `json:"windows,omitempty"`    // for a request with windows
+	Partitions   []archive.PartitionPlan `json:"partitions"`           // by topic, partition
+	Decisions    *archive.PartitionPlan  `json:"decisions,omitempty"`  // the part of the decision log that goes with the session
+	Kafka        *job.KafkaPlan          `json:"kafka,omitempty"`      // for a target Kafka: where the records go
 }
 
 // Totals over the partitions. Records and Bytes are those of the whole objects: a range may begin or end inside one.
@@ -52,6 +57,7 @@ func (p *Plan) Sum() {
 			p.Totals.Bytes += s.Bytes
 		}
 	}
+	p.sumFigures()
 }
 
 // Pin keeps what is stored of a plan.
@@ -70,6 +76,7 @@ func (p *Plan) Pin() *job.Pinned {
 // MakePlan plans a request from the archive and from what the target's pipeline reads. A *Failure says what is not there; other errors are
 // those of the store, and may pass.
 func MakePlan(ctx context.Context, arch Source, r *job.Request, pipe *session.Pipeline) (*Plan, error) {
+	arch, calls := counted(arch)
 	if why := lossy(arch); why != "" && r.Promise == session.Reproduce {
 		return nil, failf(`promise "reproduce" cannot be kept: %s; ask for promise "recompute"`, why)
 	}
@@ -93,6 +100,11 @@ func MakePlan(ctx context.Context, arch Source, r *job.Request, pipe *session.Pi
 		}
 	}
 	p.Sum()
+	p.Estimate = p.estimate(r)
+	if err := p.look(ctx, arch); err != nil {
+		return nil, err
+	}
+	p.Calls.Planning = calls()
 	return p, nil
 }
 
@@ -252,6 +264,7 @@ func Replan(ctx context.Context, arch Source, r *job.Request, pin *job.Pinned) (
 		return nil, err
 	}
 	p.Sum()
+	p.Estimate = p.estimate(r)
 	return p, nil
 }
 

@@ -384,9 +384,11 @@ func TestSpeedByEventCounts(t *testing.T) {
 			s.run(4, trackerOptions{ahead: 4, hold: 1 << 20, bounds: l.Bounds(), pacer: pace.New(l),
 				waited: func(c cause, d time.Duration) { waited[c] += d }})
 			whole := time.Duration(float64(last-first) / speed * float64(time.Millisecond))
-			if took := time.Since(begun); took < whole || took > whole+whole/10+5*time.Second {
+			took := time.Since(begun)
+			if took < whole || took > whole+whole/10+5*time.Second {
 				t.Errorf("seed %d: took %s, the records %s", seed, took, whole)
 			}
+			s.checkEstimate(&job.Request{Speed: job.Speed(speed)}, took, "speed")
 			if waited[byRate]+waited[bySkew]+waited[byTarget] > 0 || waited[bySpeed] > whole || waited[bySpeed] == 0 {
 				t.Errorf("seed %d: waited %v of %s", seed, waited, whole)
 			}
@@ -417,8 +419,22 @@ func TestRateByEventCounts(t *testing.T) {
 		if want := time.Duration(total) * time.Second / 20; took > want+time.Second || took < want-time.Second {
 			t.Errorf("%d records took %s, want %s", total, took, want)
 		}
+		s.checkEstimate(&job.Request{RecordsPerSecond: &l.RecordsPerSecond}, took, "recordsPerSecond")
 		if waited[byRate] < took/2 || waited[bySpeed]+waited[bySkew]+waited[byTarget] > 0 {
 			t.Errorf("waited %v of %s", waited, took)
 		}
 	})
+}
+
+// checkEstimate holds what a plan says of its time against the time that the run took on the bubble's clock.
+func (s *sim) checkEstimate(r *job.Request, took time.Duration, by string) {
+	s.t.Helper()
+	s.plan.Sum()
+	e := s.plan.estimate(r)
+	if e == nil || e.By != by {
+		s.t.Fatalf("estimate %+v, want one by %s", e, by)
+	}
+	if said := time.Duration(e.Seconds * float64(time.Second)); took < said-2*time.Second || took > said+said/10+5*time.Second {
+		s.t.Errorf("took %s, the plan says %s", took, said)
+	}
 }

@@ -65,7 +65,8 @@ func (a *Archive) key(tp record.TopicPartition, start int64) string {
 // found is one segment seen in a listing.
 type found struct {
 	start int64
-	size  int64 // bytes
+	size  int64  // bytes
+	class string // storage class, where the store tells of one
 }
 
 // segmentsFrom returns up to max segments of tp with a start ≥ from, ascending, and whether more follow: one store call.
@@ -90,7 +91,7 @@ func (a *Archive) segmentsFrom(ctx context.Context, tp record.TopicPartition, fr
 			return nil, false, fmt.Errorf("%w: %s in the directory of %s is not a segment's name (move it away, or use another prefix)",
 				ErrForeign, o.Key, tp)
 		}
-		segs = append(segs, found{n.Start, o.Size})
+		segs = append(segs, found{n.Start, o.Size, o.Class})
 	}
 	return segs, more, nil
 }

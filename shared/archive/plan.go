@@ -90,6 +90,11 @@ type PartitionPlan struct {
 	Fidelity []string `json:"fidelity,omitempty"`
 }
 
+// chain names the chain that the segments are of.
+func (p *PartitionPlan) chain() record.TopicPartition {
+	return record.TopicPartition{Topic: segment.Incarnation(p.Topic, max(1, p.Incarnation)), Partition: p.Partition}
+}
+
 // Plan is a pure function of index, headers and names. Errors name what is not there: ErrNotArchived (topic or partition),
 // ErrEmptyRange (no record can be in it), ErrBeyond (an offset past the frontier), ErrBadBound; ErrBroken and ErrForeign where the
 // archive is not whole.

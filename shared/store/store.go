@@ -39,7 +39,12 @@ var (
 type Object struct {
 	Key  string // relative to the store's prefix
 	Size int64  // bytes
+	// Class is the storage class where the store tells of another than its usual one, as GLACIER; else "".
+	Class string
 }
+
+// ColdClass reports whether objects of that storage class must be restored before they can be read.
+func ColdClass(class string) bool { return class == "GLACIER" || class == "DEEP_ARCHIVE" }
 
 // Store is safe for concurrent use.
 type Store interface {

@@ -116,7 +116,13 @@ Exit 0: it can be done; 1: it cannot, and the message says why; 2: the command c
 			if err != nil {
 				return err
 			}
-			return r.print(cmd.OutOrStdout(), p, func(w io.Writer) error { return planTable(w, p) })
+			if err := r.print(cmd.OutOrStdout(), p, func(w io.Writer) error { return planTable(w, p) }); err != nil {
+				return err
+			}
+			if len(p.Unreadable) > 0 && !passes(body) {
+				return unreadable(p)
+			}
+			return nil
 		},
 	}
 	r.flags(cmd)

@@ -48,6 +48,9 @@ func planTable(w io.Writer, p *run.Plan) error {
 	if err := table(w, rows); err != nil {
 		return err
 	}
+	if err := figuresTable(w, p); err != nil {
+		return err
+	}
 	if p.Kafka != nil {
 		return kafkaPlanTable(w, p.Kafka)
 	}

@@ -156,7 +156,7 @@ func (s *Store) List(ctx context.Context, prefix, startAfter string, limit int) 
 				p.more = true
 				break
 			}
-			p.objs = append(p.objs, store.Object{Key: k[len(s.prefix):], Size: int64(len(b.data[k]))})
+			p.objs = append(p.objs, store.Object{Key: k[len(s.prefix):], Size: int64(len(b.data[k])), Class: b.attrs[k].StorageClass})
 		}
 		return p, nil
 	}, nil)

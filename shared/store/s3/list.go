@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"tapedeck.dev/tapedeck/shared/store"
 )
@@ -56,7 +57,7 @@ func (s *Store) List(ctx context.Context, prefix, startAfter string, limit int) 
 			if key <= after && after != "" || key == s.prefix { // the latter is a "folder" that a console has made
 				continue
 			}
-			objs = append(objs, store.Object{Key: key[len(s.prefix):], Size: aws.ToInt64(row.Size)})
+			objs = append(objs, store.Object{Key: key[len(s.prefix):], Size: aws.ToInt64(row.Size), Class: class(row.StorageClass)})
 		}
 		switch {
 		case len(objs) > size:
@@ -135,4 +136,12 @@ func nextPage(in *awss3.ListObjectsV2Input, out *awss3.ListObjectsV2Output) erro
 	}
 	in.ContinuationToken = aws.String(next)
 	return nil
+}
+
+// class is the storage class of a row, "" for S3's usual one.
+func class(c types.ObjectStorageClass) string {
+	if c == types.ObjectStorageClassStandard {
+		return ""
+	}
+	return string(c)
 }
