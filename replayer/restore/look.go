@@ -38,7 +38,7 @@ func (d *Target) plan(ctx context.Context, r *job.Request, jobID string) (*run.P
 		return nil, err
 	}
 	p := &run.Plan{Name: r.Name, Target: r.Target, Promise: r.Promise, EndMode: r.EndMode, Partitions: parts}
-	p.Sum()
+	p.Sum(r)
 	var empty []kafka.TP // must be
 	for i := range parts {
 		if r.IfNotEmpty != job.NotEmptyAppend {

@@ -47,8 +47,8 @@ type Totals struct {
 	Bytes      int64 `json:"bytes"`
 }
 
-// Sum fills in the totals.
-func (p *Plan) Sum() {
+// Sum fills in what follows from the ranges of the plan and its request.
+func (p *Plan) Sum(r *job.Request) {
 	p.Totals = Totals{Partitions: len(p.Partitions)}
 	for _, pp := range p.Partitions {
 		p.Totals.Segments += len(pp.Segments)
@@ -58,6 +58,7 @@ func (p *Plan) Sum() {
 		}
 	}
 	p.sumFigures()
+	p.Estimate = p.estimate(r)
 }
 
 // Pin keeps what is stored of a plan.
@@ -99,8 +100,7 @@ func MakePlan(ctx context.Context, arch Source, r *job.Request, pipe *session.Pi
 			return nil, err
 		}
 	}
-	p.Sum()
-	p.Estimate = p.estimate(r)
+	p.Sum(r)
 	if err := p.look(ctx, arch); err != nil {
 		return nil, err
 	}
@@ -263,8 +263,7 @@ func Replan(ctx context.Context, arch Source, r *job.Request, pin *job.Pinned) (
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	p.Sum()
-	p.Estimate = p.estimate(r)
+	p.Sum(r)
 	return p, nil
 }
 

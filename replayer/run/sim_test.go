@@ -429,8 +429,8 @@ func TestRateByEventCounts(t *testing.T) {
 // checkEstimate holds what a plan says of its time against the time that the run took on the bubble's clock.
 func (s *sim) checkEstimate(r *job.Request, took time.Duration, by string) {
 	s.t.Helper()
-	s.plan.Sum()
-	e := s.plan.estimate(r)
+	s.plan.Sum(r)
+	e := s.plan.Estimate
 	if e == nil || e.By != by {
 		s.t.Fatalf("estimate %+v, want one by %s", e, by)
 	}
