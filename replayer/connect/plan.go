@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math"
-	"strings"
 
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/record"
@@ -66,7 +65,7 @@ func (s *Source) plan(ctx context.Context, r archive.Request) (*archive.Partitio
 		return p, nil
 	}
 	p.Gaps = holes(pieces, w.from, w.until)
-	p.Fidelity = s.fidelity(p, pieces, overlaps, orphans)
+	p.Fidelity = s.fidelity(p, overlaps, orphans)
 	return p, nil
 }
 
@@ -102,38 +101,51 @@ func (s *Source) pieces(ctx context.Context, objects []*object, until int64) ([]
 }
 
 // compare holds two objects that seem to hold the same offsets against each other. Of two writers of the same records (a task that began again, with
-// rotation by the wall clock) they are the same. Objects in two folders of the partitioner cannot hold the same record: there, records of one range
-// of offsets were dealt to several objects, and which had which offset is not kept.
+// rotation by the wall clock) they are the same. Of objects in two folders of the partitioner that is not enough: there one range of offsets may have
+// been dealt to several objects, where two records may be equal by chance and each must stay.
 func (s *Source) compare(ctx context.Context, o overlap) error {
-	if o.first.Encoded != o.second.Encoded {
-		return refused("objects %s and %s both seem to hold offsets [%d, %d), and lie in different folders of the partitioner: the sink dealt one range of offsets to several open objects "+
-			"(no rotate.interval.ms, or late records), so the offsets of single records are not known and neither is their order", o.first.key, o.second.key, o.from, o.to)
+	at, err := s.difference(ctx, o)
+	switch {
+	case err != nil:
+		return err
+	case o.first.Encoded != o.second.Encoded && at < 0:
+		return refused("objects %s and %s lie in different folders of the partitioner, and hold equal records where both seem to hold offsets [%d, %d): if a task wrote them twice (a partitioner "+
+			"by the wall clock, after a restart), move the second object away; if not, the sink dealt one range of offsets to several open objects, and offsets are not known",
+			o.first.key, o.second.key, o.from, o.to)
+	case o.first.Encoded != o.second.Encoded:
+		return refused("objects %s and %s both seem to hold offsets [%d, %d), with different records, and lie in different folders of the partitioner: the sink dealt one range of offsets to "+
+			"several open objects (no rotate.interval.ms, or late records), so the offsets of single records are not known and neither is their order",
+			o.first.key, o.second.key, o.from, o.to)
+	case at >= 0:
+		return refused("objects %s and %s contradict each other: both hold offset %d, with different records; which of them is right cannot be told "+
+			"(records that the sink left out, or control markers, shift the offsets inside an object)", o.first.key, o.second.key, at)
 	}
+	return nil
+}
+
+// difference returns the first offset at which two objects hold different records, -1 where there is none.
+func (s *Source) difference(ctx context.Context, o overlap) (int64, error) {
 	sums := map[int64][sha256.Size]byte{}
-	each := func(f func(offset int64, sum [sha256.Size]byte) error) func(*record.Record) error {
+	each := func(f func(offset int64, sum [sha256.Size]byte)) func(*record.Record) error {
 		var buf []byte
 		return func(r *record.Record) error {
-			if r.Offset < o.from || r.Offset >= o.to {
-				return nil
+			if r.Offset >= o.from && r.Offset < o.to {
+				buf = segment.AppendDatum(buf[:0], r)
+				f(r.Offset, sha256.Sum256(buf))
 			}
-			buf = segment.AppendDatum(buf[:0], r)
-			return f(r.Offset, sha256.Sum256(buf))
+			return nil
 		}
 	}
-	if _, err := s.rows(ctx, o.first, each(func(offset int64, sum [sha256.Size]byte) error {
-		sums[offset] = sum
-		return nil
-	})); err != nil {
-		return err
+	if _, err := s.rows(ctx, o.first, each(func(offset int64, sum [sha256.Size]byte) { sums[offset] = sum })); err != nil {
+		return 0, err
 	}
-	_, err := s.rows(ctx, o.second, each(func(offset int64, sum [sha256.Size]byte) error {
-		if sums[offset] != sum {
-			return refused("objects %s and %s contradict each other: both hold offset %d, with different records; which of them is right cannot be told "+
-				"(records that the sink left out, or control markers, shift the offsets inside an object)", o.first.key, o.second.key, offset)
+	at := int64(-1)
+	_, err := s.rows(ctx, o.second, each(func(offset int64, sum [sha256.Size]byte) {
+		if at < 0 && sums[offset] != sum {
+			at = offset
 		}
-		return nil
 	}))
-	return err
+	return at, err
 }
 
 // segments are the planned objects of [from, until): each reaches to the start of the next, so that they tile the range.
@@ -212,85 +224,4 @@ func (w *window) clip(r archive.Request, first, frontier int64) error {
 	}
 	w.until = max(w.from, w.until)
 	return nil
-}
-
-// fidelity says in words what the records of a plan lack, or have been given.
-func (s *Source) fidelity(p *archive.PartitionPlan, pieces []piece, overlaps []overlap, orphans []string) []string {
-	var keys, headers, objects int
-	for _, ps := range p.Segments {
-		objects++
-		if ps.Keys != "" {
-			keys++
-		}
-		if ps.Headers != "" {
-			headers++
-		}
-	}
-	say := []string{
-		"offsets: an object's first is in its name, the others are counted from it; where Kafka had no record (control markers, compaction) or the sink left one out inside an object, those after it are too low",
-		map[bool]string{
-			true:  "timestamps: not kept by the sink; records have none (-1): set connect.timestamp.field where the values hold them",
-			false: "timestamps: not kept by the sink; taken from the field " + s.cfg.TimestampField + " of the values (-1 where it is null)",
-		}[s.cfg.TimestampField == ""],
-		"values: not the bytes that were in Kafka, but what Connect's converter made of them; " + encodingWords(s.cfg.Values, s.cfg.ValueSubject, p.Topic),
-	}
-	switch {
-	case keys == 0:
-		say = append(say, "keys: not stored (store.kafka.keys was off); every key is null")
-	default:
-		words := "keys: as Connect's converter read them; " + encodingWords(s.cfg.Keys, s.cfg.KeySubject, p.Topic)
-		if keys < objects {
-			words += fmt.Sprintf("; %d of %d objects have none, and their records' keys are null", objects-keys, objects)
-		}
-		say = append(say, words)
-	}
-	switch {
-	case headers == 0:
-		say = append(say, "headers: not stored (store.kafka.headers was off); records have none")
-	default:
-		words := "headers: the sink stores every value as text"
-		if headers < objects {
-			words += fmt.Sprintf("; %d of %d objects have none", objects-headers, objects)
-		}
-		say = append(say, words)
-	}
-	if len(orphans) > 0 {
-		say = append(say, fmt.Sprintf("tombstones: %d objects of keys or headers without values are left out (connect.tombstones ignore), the first is %s", len(orphans), orphans[0]))
-	}
-	for i, o := range overlaps {
-		if o.to <= p.From || o.from >= p.Until {
-			continue
-		}
-		if i == maxWords {
-			say = append(say, fmt.Sprintf("overlaps: %d in all", len(overlaps)))
-			break
-		}
-		say = append(say, fmt.Sprintf("overlap: offsets [%d, %d) of %s are dropped: %s holds the same records", o.from, o.to, o.second.key, o.first.key))
-	}
-	for i, g := range p.Gaps {
-		if i == maxWords {
-			say = append(say, fmt.Sprintf("holes: %d in all", len(p.Gaps)))
-			break
-		}
-		say = append(say, fmt.Sprintf("hole: no object holds offsets [%d, %d), and nothing says why: control markers, compaction, records that the sink left out, or an object that is gone", g.From, g.To))
-	}
-	return say
-}
-
-// maxWords bounds how many overlaps and holes are told one by one.
-const maxWords = 20
-
-func encodingWords(e Encoding, subject, topic string) string {
-	subject = strings.ReplaceAll(subject, "{topic}", topic)
-	switch e {
-	case Auto:
-		return "strings and bytes as they are, anything else in the registry's wire format under an id of subject " + subject
-	case Registry, Register:
-		return "in the registry's wire format under an id of subject " + subject
-	case Plain:
-		return "as Avro without the wire format's prefix"
-	case JSON:
-		return "as JSON"
-	}
-	return "strings and bytes as they are"
 }
