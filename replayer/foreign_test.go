@@ -197,6 +197,44 @@ func TestForeignArchiveIsRefused(t *testing.T) {
 			damage(t, f, key)
 			return []string{key}
 		}, `{"name":"x","target":"proc","promise":"recompute"}`, "damaged object (planned for trips-0): object"},
+		"truncated": {func(t *testing.T, f *foreign) []string {
+			f.put(t, 0, 0, 5)
+			key := f.put(t, 0, 5, 5)
+			f.change(t, key, func(data []byte) []byte { return data[:len(data)-9] })
+			return []string{key}
+		}, `{"name":"x","target":"proc","promise":"recompute"}`, "the object ends too early"},
+		"empty": {func(t *testing.T, f *foreign) []string {
+			key := f.put(t, 0, 0, 5)
+			f.change(t, key, func([]byte) []byte { return nil })
+			return []string{key}
+		}, `{"name":"x","target":"proc","promise":"recompute"}`, "not an Avro Object Container File"},
+		"fewer keys than values": {func(t *testing.T, f *foreign) []string {
+			f.put(t, 0, 0, 5)
+			one := f.put(t, 0, 5, 5, func(o *connecttest.Object) { o.KeyFormat = "" })
+			connecttest.Write(t, f.st, connecttest.Object{Topic: "trips", Start: 5, NoValues: true, KeyFormat: ".avro", KeySchema: `"string"`, Rows: make([]connecttest.Row, 0)})
+			return []string{one, strings.TrimSuffix(one, ".avro") + ".keys.avro"}
+		}, `{"name":"x","target":"proc","promise":"recompute"}`, "do not hold the same number of records"},
+		"two names of one offset": {func(t *testing.T, f *foreign) []string {
+			return []string{f.put(t, 0, 3, 5), f.put(t, 0, 3, 5, func(o *connecttest.Object) { o.Width = 1; o.Rows[2].Value = map[string]any{"id": 77, "at": 5} })}
+		}, `{"name":"x","target":"proc","promise":"recompute"}`, "contradict each other: both hold offset 5"},
+		"a stray object": {func(t *testing.T, f *foreign) []string {
+			f.put(t, 0, 0, 5)
+			f.st.Put("topics/trips/partition=0/part-0001.avro", []byte("x"))
+			return []string{"topics/trips/partition=0/part-0001.avro"}
+		}, `{"name":"x","target":"proc","promise":"recompute"}`, "it is not the S3 sink's"},
+		"our own segment": {func(t *testing.T, f *foreign) []string {
+			a := replaytest.New()
+			tp := record.TopicPartition{Topic: "trips"}
+			data, err := a.Store().Get(t.Context(), a.Segment(t, tp, 1, []record.Record{replaytest.Record(tp, 0, 1)}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := f.put(t, 0, 0, 5)
+			f.st.Put(key, data)
+			return []string{key}
+		}, `{"name":"x","target":"proc","promise":"recompute"}`, "set store.layout to tapedeck"},
+		"windows": {func(t *testing.T, f *foreign) []string { f.put(t, 0, 0, 3); return nil },
+			`{"name":"x","target":"proc","promise":"recompute","windows":{"from":0,"until":1000}}`, "windows of an archive that others wrote"},
 		"no topic": {func(t *testing.T, f *foreign) []string { f.put(t, 0, 0, 3); return nil },
 			`{"name":"x","target":"proc","promise":"recompute","topics":["other"]}`, "no topic other: mem://"},
 		"an unknown schema": {func(t *testing.T, f *foreign) []string {
@@ -219,16 +257,77 @@ func TestForeignArchiveIsRefused(t *testing.T) {
 	}
 }
 
-// damage changes a byte in what the object's first block packs.
+// damage changes a byte in what the object's last block packs.
 func damage(t *testing.T, f *foreign, key string) {
+	t.Helper()
+	f.change(t, key, func(data []byte) []byte {
+		data[len(data)-20] ^= 0xff // before the last sync marker
+		return data
+	})
+}
+
+// change writes an object anew.
+func (f *foreign) change(t *testing.T, key string, how func(data []byte) []byte) {
 	t.Helper()
 	data, err := f.st.Get(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data = slices.Clone(data)
-	data[len(data)-20] ^= 0xff // before the last sync marker
-	f.st.Put(key, data)
+	f.st.Put(key, how(slices.Clone(data)))
+}
+
+// A damaged object is passed over where the request allows it: the rest arrives, and the job tells the gap.
+func TestForeignDamageIsPassedOver(t *testing.T) {
+	f := newForeign(t)
+	f.put(t, 0, 0, 5)
+	bad := f.put(t, 0, 5, 5)
+	damage(t, f, bad)
+	f.put(t, 0, 10, 5)
+	v := ended(t, serve(t, f.sets...), `{"name":"x","target":"proc","promise":"recompute","onUnreadable":"skip"}`)
+	if v.State != job.Completed || len(v.Gaps) != 1 || v.Gaps[0].Key != bad || v.Gaps[0].From != 5 || v.Gaps[0].To != 10 {
+		t.Fatalf("%s: %s %+v", v.State, v.Error, v.Gaps)
+	}
+	var got []int64
+	for _, r := range f.rc.Taken("x", record.TopicPartition{Topic: "trips"}) {
+		got = append(got, r.Offset)
+	}
+	if want := []int64{0, 1, 2, 3, 4, 10, 11, 12, 13, 14}; !slices.Equal(got, want) {
+		t.Errorf("offsets %v, want %v", got, want)
+	}
+}
+
+// Speed and order go by the records' timestamps: those of the field, else there is nothing to go by.
+func TestForeignPace(t *testing.T) {
+	f := newForeign(t)
+	for p := range int32(2) {
+		f.put(t, p, 0, 5) // from 1970-01-01T00:00:01Z on
+		f.put(t, p, 5, 5)
+	}
+	request := `{"name":%q,"target":"proc","promise":"recompute",%s}`
+	c := serve(t, f.sets...)
+	for name, field := range map[string]string{"speed": `"speed":1`, "order": `"order":"event-time","maxSkew":3`} {
+		plan, err := c.DryRun(t.Context(), fmt.Appendf(nil, request, name, field))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ps := range plan.Partitions[1].Segments {
+			if ps.MinTimestamp != 1000+ps.Start || ps.MaxTimestamp != 1004+ps.Start {
+				t.Errorf("planned %+v", ps)
+			}
+		}
+		if e := plan.Estimate; name == "speed" && (e == nil || e.Seconds != 0.009) {
+			t.Errorf("estimated %+v, the timestamps span 9 ms", e)
+		}
+		if v := ended(t, c, fmt.Sprintf(request, name, field)); v.State != job.Completed || v.Totals.Records != 20 {
+			t.Errorf("%s: %s: %s", name, v.State, v.Error)
+		}
+	}
+	c = serve(t, append(slices.Clone(f.sets), "connect.timestamp.field=", "replayer.id=other")...)
+	for name, field := range map[string]string{"timeless-speed": `"speed":1`, "timeless-order": `"order":"event-time"`} {
+		if v := ended(t, c, fmt.Sprintf(request, name, field)); v.State != job.Failed || !strings.Contains(v.Error, "the archive keeps no timestamps: set connect.timestamp.field") {
+			t.Errorf("%s: %s: %s", name, v.State, v.Error)
+		}
+	}
 }
 
 // A job that was planned under other settings is not carried on with other bytes.

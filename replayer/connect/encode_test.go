@@ -344,11 +344,14 @@ func TestTimestampsFromAField(t *testing.T) {
 			st := mem.New()
 			key := write(t, st, 0, 1, func(o *connecttest.Object) { o.Schema, o.Rows[0].Value = schema, value })
 			s := open(t, st, connect.Config{Values: connect.Plain, TimestampField: path})
-			p := plan(t, s, trips, earliest, end)
 			if c.want == -2 {
-				_, err := s.Segment(ctx, p.Segments[0])
+				_, err := s.Plan(ctx, archive.Request{TP: trips, From: earliest, Until: end})
 				refusedWith(t, err, "connect.timestamp.field "+path, key)
 				continue
+			}
+			p := plan(t, s, trips, earliest, end)
+			if ps := p.Segments[0]; ps.MinTimestamp != c.want || ps.MaxTimestamp != c.want {
+				t.Errorf("%s of %s is planned as %+v", path, c.schema, ps)
 			}
 			kind := record.CreateTime
 			if c.want == -1 {
@@ -362,7 +365,7 @@ func TestTimestampsFromAField(t *testing.T) {
 	st := mem.New()
 	write(t, st, 0, 1)
 	s := open(t, st, connect.Config{TimestampField: "when"})
-	_, err := s.Segment(ctx, plan(t, s, trips, earliest, end).Segments[0])
+	_, err := s.Plan(ctx, archive.Request{TP: trips, From: earliest, Until: end})
 	refusedWith(t, err, `no field "when"`)
 }
 
@@ -376,7 +379,16 @@ func TestTimeBounds(t *testing.T) {
 	}
 	p, err := open(t, st, connect.Config{TimestampField: "id"}).Plan(ctx, since)
 	if err != nil || p.From != 0 || p.Until != 10 || p.FromTimestamp != 3 || p.UntilTimestamp != 7 || len(p.Segments) != 2 {
-		t.Errorf("%+v, %v", p, err)
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if one, two := p.Segments[0], p.Segments[1]; one.MinTimestamp != 0 || one.MaxTimestamp != 4 || two.MinTimestamp != 5 || two.MaxTimestamp != 9 {
+		t.Errorf("timestamps of the objects: %+v", p.Segments)
+	}
+	// Without a field for them there are none, not those of 1970.
+	for _, ps := range plan(t, open(t, st, connect.Config{}), trips, earliest, end).Segments {
+		if ps.MinTimestamp != -1 || ps.MaxTimestamp != -1 {
+			t.Errorf("%+v", ps)
+		}
 	}
 }
 

@@ -139,17 +139,17 @@ func (s *Source) List(ctx context.Context, topics ...string) ([]record.TopicPart
 func (s *Source) remember(topic string, l *listing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.listed) >= maxListed {
-		clear(s.listed)
+	if len(s.topics) >= maxListed {
+		clear(s.topics)
 	}
-	s.listed[topic] = l
+	s.topics[topic] = l
 }
 
 // recall returns what was last listed of a topic. Objects that have come since do not matter to a planned job, and one that is gone is found
 // when it is read.
 func (s *Source) recall(ctx context.Context, topic string) (*listing, error) {
 	s.mu.Lock()
-	l := s.listed[topic]
+	l := s.topics[topic]
 	s.mu.Unlock()
 	if l != nil {
 		return l, nil

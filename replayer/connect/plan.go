@@ -14,7 +14,8 @@ import (
 // Plan says what a replay of one partition reads, as archive.Archive.Plan does, with what the archive has lost in the plan's Fidelity.
 //
 // Calls: 1 LIST per 1000 objects of the topic (once for all of its partitions), and 1 GET for each object of the partition that begins before
-// the range's end and was not counted by this process before; where objects overlap, both are read again and compared.
+// the range's end and was not counted by this process before; where objects overlap, both are read again and compared. With a field for timestamps
+// each of these objects is decoded, too.
 func (s *Source) Plan(ctx context.Context, r archive.Request) (*archive.PartitionPlan, error) {
 	p, err := s.plan(ctx, r)
 	if err != nil {
@@ -155,7 +156,8 @@ func segments(pieces []piece, from, until int64) []archive.PlannedSegment {
 		if p.start >= until || p.next <= from {
 			continue
 		}
-		ps := archive.PlannedSegment{Key: p.key, Keys: p.keys, Headers: p.headers, Start: p.start, Next: p.next, Count: p.next - p.start, Bytes: p.size}
+		ps := archive.PlannedSegment{Key: p.key, Keys: p.keys, Headers: p.headers, Start: p.start, Next: p.next, Count: p.next - p.start, Bytes: p.size,
+			MinTimestamp: p.minTime, MaxTimestamp: p.maxTime}
 		if len(out) == 0 {
 			ps.Start = min(p.start, from)
 		}
@@ -178,7 +180,7 @@ func (s *Source) window(r archive.Request) (*window, error) {
 	for _, b := range []archive.Bound{r.From, r.Until} {
 		switch {
 		case b.Kind == archive.AtTimestamp && s.cfg.TimestampField == "":
-			return nil, fmt.Errorf("%w: the archive keeps no timestamps: give offsets, or set connect.timestamp.field to the field of the values that holds them", archive.ErrBadBound)
+			return nil, fmt.Errorf("%w: %s, or give offsets", archive.ErrBadBound, s.Timeless())
 		case (b.Kind == archive.AtOffset || b.Kind == archive.AtTimestamp) && b.Value < 0:
 			return nil, fmt.Errorf("%w: %s %d is negative", archive.ErrBadBound, b.Kind, b.Value)
 		}

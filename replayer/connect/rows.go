@@ -104,8 +104,8 @@ func (s *Source) rows(ctx context.Context, o *object, each func(*record.Record) 
 			return nil, c.damaged("record %d: %w", row, err)
 		}
 		if path != nil {
-			if rec.Timestamp, err = stamp(v, path); err != nil {
-				return nil, refused("connect.timestamp.field %s: record %d of object %s: %w", s.cfg.TimestampField, row, o.key, err)
+			if rec.Timestamp, err = s.timestamp(v, path, c); err != nil {
+				return nil, err
 			}
 			if rec.Timestamp != noTimestamp {
 				rec.TimestampType = record.CreateTime

@@ -19,7 +19,7 @@ func (e *DamagedError) Definite() bool { return true }
 
 const (
 	maxListed  = 100       // topics of which the listing is kept
-	maxCounted = 1_000_000 // objects of which the number of records is kept
+	maxCounted = 1_000_000 // objects of which the contents are kept
 	counting   = 2         // objects that are held in memory at one time to count their records
 
 	// clusterID stands where segments name the cluster, which the sink does not keep.
@@ -34,14 +34,8 @@ type Source struct {
 	slots chan struct{} // for counting
 
 	mu      sync.Mutex
-	listed  map[string]*listing
-	counted map[counted]int64 // records
-}
-
-// counted is an object as it was listed: one that is written again has another size, or the same number of records is checked when it is read.
-type counted struct {
-	key  string
-	size int64
+	topics  map[string]*listing
+	counted map[listed]contents
 }
 
 // New reads the archive in st. It makes no store call.
@@ -49,7 +43,7 @@ func New(st store.Store, cfg Config) (*Source, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	return &Source{st: st, cfg: cfg.withDefaults(), slots: make(chan struct{}, counting), listed: map[string]*listing{}, counted: map[counted]int64{}}, nil
+	return &Source{st: st, cfg: cfg.withDefaults(), slots: make(chan struct{}, counting), topics: map[string]*listing{}, counted: map[listed]contents{}}, nil
 }
 
 // Where says where the archive is, for messages.
@@ -60,6 +54,14 @@ func (s *Source) Where() string {
 // Lossy says why the archive cannot reproduce what a live run did.
 func (s *Source) Lossy() string {
 	return "the archive was written by the S3 sink connector, which keeps neither the bytes that were in Kafka nor each record's offset and timestamp"
+}
+
+// Timeless says why records have no timestamps; "" where they have.
+func (s *Source) Timeless() string {
+	if s.cfg.TimestampField != "" {
+		return ""
+	}
+	return "the archive keeps no timestamps: set connect.timestamp.field to the field of the values that holds them"
 }
 
 // Incarnations: the sink cannot tell that a topic was created again.
@@ -82,56 +84,6 @@ func (s *Source) get(ctx context.Context, key string) ([]byte, error) {
 		return nil, refused("object %s has %d bytes, more than %d: it would not fit into memory", key, len(data), maxObjectBytes)
 	}
 	return data, nil
-}
-
-// count fills in how many records each object holds. The names do not tell, so each object is read once; the number is kept for as long as this
-// process runs.
-func (s *Source) count(ctx context.Context, objects []*object) error {
-	for _, o := range objects {
-		n, err := s.countOne(ctx, o)
-		if err != nil {
-			return err
-		}
-		o.count = n
-	}
-	return nil
-}
-
-func (s *Source) countOne(ctx context.Context, o *object) (int64, error) {
-	at := counted{o.key, o.size}
-	s.mu.Lock()
-	n, known := s.counted[at]
-	s.mu.Unlock()
-	if known {
-		return n, nil
-	}
-	if o.size > maxObjectBytes {
-		return 0, refused("object %s has %d bytes, more than %d: it would not fit into memory", o.key, o.size, maxObjectBytes)
-	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-	data, err := s.get(ctx, o.key)
-	if err != nil {
-		return 0, err
-	}
-	c, err := openContainer(o.key, data)
-	if err != nil {
-		return 0, err
-	}
-	if n, err = c.count(); err != nil {
-		return 0, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.counted) >= maxCounted {
-		clear(s.counted)
-	}
-	s.counted[at] = n
-	return n, nil
 }
 
 // Segment reads a planned object and returns its records as an ordinary segment [p.Start, p.Next). Offsets that it does not hold are recorded as

@@ -14,7 +14,7 @@ type object struct {
 	key           string
 	size          int64
 	keys, headers string // objects of the same range, "" for none
-	count         int64  // records; set by counting
+	contents             // set by counting
 }
 
 func (o *object) next() int64 { return o.Start + o.count }

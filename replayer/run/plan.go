@@ -117,6 +117,9 @@ func PlanParts(ctx context.Context, arch Source, r *job.Request, inputs []string
 
 // planParts tells besides of which topics not every partition was asked for.
 func planParts(ctx context.Context, arch Source, r *job.Request, inputs []string) ([]archive.PartitionPlan, map[string]bool, error) {
+	if err := checkTimes(arch, r); err != nil {
+		return nil, nil, err
+	}
 	chosen, err := choose(ctx, arch, r, inputs)
 	if err != nil {
 		return nil, nil, err

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 
+	"tapedeck.dev/tapedeck/replayer/job"
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/record"
 )
@@ -36,4 +37,19 @@ func lossy(s Source) string {
 		return l.Lossy()
 	}
 	return ""
+}
+
+// checkTimes refuses what goes by the records' timestamps where a source has none: a clock would have nothing to run by, and an order nothing to keep.
+func checkTimes(s Source, r *job.Request) error {
+	t, ok := s.(interface{ Timeless() string })
+	if !ok || t.Timeless() == "" {
+		return nil
+	}
+	switch _, ordered := r.Skew(); {
+	case ordered:
+		return failf("order %q: %s", r.Order, t.Timeless())
+	case r.Limits().Speed > 0:
+		return failf(`speed %g: %s, or take speed "max"`, float64(r.Speed), t.Timeless())
+	}
+	return nil
 }
