@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"tapedeck.dev/tapedeck/internal/waiting"
 	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/record"
@@ -219,6 +222,38 @@ func records(t *testing.T, st store.Store, prefix string) (out []record.Record) 
 	}
 }
 
+// graves are clients that were killed, by their client.id.
+type graves struct {
+	e     *env
+	admin *kgo.Client
+	dead  map[string]time.Time
+}
+
+// ended has the broker forget the members of clients that were killed a session's time ago. A real broker does so by itself; the fake one gives a
+// member no session where the answer to its JoinGroup met a closed connection, and leaves it its partitions for ever.
+func (g *graves) ended() {
+	g.e.t.Helper()
+	info := g.e.fake.GroupInfo("g")
+	if info == nil {
+		return
+	}
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Group = "g"
+	for _, m := range info.Members {
+		if died, ok := g.dead[m.ClientID]; ok && time.Since(died) > 3*time.Second { // the session is 2 s
+			left := kmsg.NewLeaveGroupRequestMember()
+			left.MemberID = m.MemberID
+			req.Members = append(req.Members, left)
+		}
+	}
+	if len(req.Members) == 0 {
+		return
+	}
+	if _, err := req.RequestWith(g.e.ctx(), g.admin); err != nil {
+		g.e.t.Fatal(err)
+	}
+}
+
 // Field fault 4: kill -9 at random moments.
 func TestKills(t *testing.T) {
 	t.Parallel()
@@ -237,26 +272,44 @@ func TestKills(t *testing.T) {
 			}
 		}
 	}()
-	sets := []string{"topics=trips", "rotate.age.ms=200", "flush.size=170"}
+	admin, err := kgo.NewClient(kgo.SeedBrokers(e.bootstrap))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	g := &graves{e, admin, map[string]time.Time{}}
+	life := 0
+	live := func() (*process, string) {
+		life++
+		client := fmt.Sprintf("life-%d", life)
+		return e.process(bin, url, "topics=trips", "rotate.age.ms=200", "flush.size=170", "consumer.override.client.id="+client), client
+	}
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(uint64(seed), 1))
 	for range kills {
-		p := e.process(bin, url, sets...)
+		p, client := live()
 		before := e.next(arc, "trips", 0)
 		// Sometimes right away, sometimes in the middle of its work: some progress is waited for, so that kills do not all meet the start.
 		if rnd.IntN(3) > 0 {
-			e.awaitOr("progress", p.logs.String, func() bool { return before == perPart || e.next(arc, "trips", 0) > before })
+			e.awaitOr("progress", p.logs.String, func() bool {
+				g.ended()
+				return before == perPart || e.next(arc, "trips", 0) > before
+			})
 		}
 		time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond) // the random moment, not a synchronisation
 		p.signal(syscall.SIGKILL)
 		<-p.done
+		g.dead[client] = time.Now()
 	}
 	<-produced
-	p := e.process(bin, url, sets...)
+	p, _ := live()
 	e.awaitReady(p)
 	for part := range int32(parts) {
-		e.awaitOr(fmt.Sprintf("partition %d archived", part), p.logs.String, func() bool { return e.next(arc, "trips", part) == perPart })
+		e.awaitOr(fmt.Sprintf("partition %d archived", part), p.logs.String, func() bool {
+			g.ended()
+			return e.next(arc, "trips", part) == perPart
+		})
 	}
 	p.end(t)
 	e.checkWhole(arc, "trips", parts, perPart)
