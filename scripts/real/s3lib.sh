@@ -40,10 +40,14 @@ running() {
 }
 
 make_bucket() { # PORT BUCKET
-  local answer
-  answer=$(curl -sS -o /dev/null -w '%{http_code}' -X PUT --aws-sigv4 aws:amz:us-east-1:s3 --user "$access:$secret" \
+  local answer tries=0
+  # A server that answers may still be getting ready, and says 503 until it is.
+  while answer=$(curl -sS -o /dev/null -w '%{http_code}' -X PUT --aws-sigv4 aws:amz:us-east-1:s3 --user "$access:$secret" \
     -H 'x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855' \
-    "http://127.0.0.1:$1/$2")
+    "http://127.0.0.1:$1/$2"); [ "$answer" = 503 ] && [ $tries -lt 150 ]; do
+    tries=$((tries + 1))
+    sleep 0.2
+  done
   case $answer in
   200 | 409) ;; # made, or there already
   *) die "making the bucket $2 was answered by HTTP $answer; see $log" ;;
