@@ -140,7 +140,7 @@ func (d *drill) oldCluster(trips, users string) {
 	}
 
 	// Groups in the middle: one that has really read, and one that is put at a record, into a gap, and at an end.
-	d.consume(bootstrap, "billing-"+d.id, trips, 3, 50)
+	d.consume(bootstrap, "billing-"+d.id, trips, map[int32]int64{0: 0, 1: 0, 2: 0}, 50)
 	at := func(topic string, partition int32, offset int64) kafka.CommitOffset {
 		return kafka.CommitOffset{Offset: offset, LeaderEpoch: 0, Metadata: "drill"}
 	}
@@ -191,20 +191,22 @@ func (d *drill) read(bootstrap, registryURL, topic string, partitions int32) map
 	reg, err := schema.NewRegistry(schema.Config{URL: registryURL})
 	d.must(err)
 	start := map[int32]kgo.Offset{}
+	from := map[int32]int64{}
 	for p := range partitions {
-		start[p] = kgo.NewOffset().AtStart()
+		start[p], from[p] = kgo.NewOffset().AtStart(), 0
 	}
-	return d.poll(bootstrap, topic, partitions, -1, reg, "", kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: start}))
+	return d.poll(bootstrap, topic, from, -1, reg, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: start}))
 }
 
-// poll reads until every partition's end, or until limit records are there.
-func (d *drill) poll(bootstrap, topic string, partitions int32, limit int, reg *schema.Registry, group string, opts ...kgo.Opt) map[int32][]made {
+// poll reads until the end of every partition of from, which says where they begin (a reader at an end is told of nothing). With a limit ≥ 0 it ends when
+// there are so many records, and commits.
+func (d *drill) poll(bootstrap, topic string, from map[int32]int64, limit int, reg *schema.Registry, opts ...kgo.Opt) map[int32][]made {
 	d.t.Helper()
 	admin, err := kafka.NewAdmin(kafka.Client{Bootstrap: bootstrap, ClientID: "drill"})
 	d.must(err)
 	defer admin.Close()
 	var tps []kafka.TP
-	for p := range partitions {
+	for p := range from {
 		tps = append(tps, kafka.TP{Topic: topic, Partition: p})
 	}
 	ends, err := admin.Offsets(d.ctx, tps)
@@ -215,17 +217,8 @@ func (d *drill) poll(bootstrap, topic string, partitions int32, limit int, reg *
 	got := map[int32][]made{}
 	open := map[int32]bool{}
 	for tp, r := range ends {
-		if r.End > r.Start {
+		if r.End > max(r.Start, from[tp.Partition]) {
 			open[tp.Partition] = true
-		}
-	}
-	if group != "" {
-		there, err := admin.GroupOffsets(d.ctx, group)
-		d.must(err)
-		for tp, r := range ends {
-			if o, ok := there[tp]; ok && o.Offset >= r.End {
-				delete(open, tp.Partition)
-			}
 		}
 	}
 	for n := 0; len(open) > 0 && (limit < 0 || n < limit); {
@@ -248,7 +241,7 @@ func (d *drill) poll(bootstrap, topic string, partitions int32, limit int, reg *
 				delete(open, r.Partition)
 			}
 		})
-		if group != "" && limit >= 0 && n >= limit {
+		if limit >= 0 && n >= limit {
 			d.must(c.CommitUncommittedOffsets(d.ctx))
 		}
 		c.AllowRebalance()
@@ -256,15 +249,15 @@ func (d *drill) poll(bootstrap, topic string, partitions int32, limit int, reg *
 	return got
 }
 
-// consume has a group read limit records (−1: everything there is for it) and, with a limit, commit.
-func (d *drill) consume(bootstrap, group, topic string, partitions int32, limit int) map[int32][]made {
+// consume has a group read from its positions to the ends or, with a limit ≥ 0, so many records from the beginning, which it commits.
+func (d *drill) consume(bootstrap, group, topic string, from map[int32]int64, limit int) map[int32][]made {
 	d.t.Helper()
 	reset := kgo.NoResetOffset()
 	if limit >= 0 {
 		reset = kgo.NewOffset().AtStart()
 	}
-	return d.poll(bootstrap, topic, partitions, limit, nil, group, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(reset),
-		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll())
+	return d.poll(bootstrap, topic, from, limit, nil, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(reset), kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll())
 }
 
 // TestDisasterDrill: cluster and registry are gone, the archive is there. One job brings topics with their configuration, schemas and consumer groups back
@@ -354,7 +347,7 @@ func (d *drill) recover(bootstrap, registryURL, trips, users string, taken []int
 			there, err := admin.GroupOffsets(ctx, group)
 			d.must(err)
 			want := map[int32][]made{}
-			assigned := map[int32]kgo.Offset{}
+			from, assigned := map[int32]int64{}, map[int32]kgo.Offset{}
 			for tp, position := range at {
 				if tp.Topic != topic {
 					continue
@@ -364,13 +357,13 @@ func (d *drill) recover(bootstrap, registryURL, trips, users string, taken []int
 						want[tp.Partition] = append(want[tp.Partition], r)
 					}
 				}
-				assigned[tp.Partition] = kgo.NewOffset().At(there[tp].Offset)
+				from[tp.Partition], assigned[tp.Partition] = there[tp].Offset, kgo.NewOffset().At(there[tp].Offset)
 			}
 			var got map[int32][]made
 			if int32(len(assigned)) == partitions { // the group has a position everywhere
-				got = d.consume(bootstrap, group, topic, partitions, -1)
+				got = d.consume(bootstrap, group, topic, from, -1)
 			} else {
-				got = d.poll(bootstrap, topic, partitions, len(flat(want)), nil, "", kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: assigned}))
+				got = d.poll(bootstrap, topic, from, -1, nil, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: assigned}))
 			}
 			for p := range assigned {
 				same(t, fmt.Sprintf("group %s in %s/%d, archived at %d, restored to %d", group, topic, p, at[kafka.TP{Topic: topic, Partition: p}], there[kafka.TP{Topic: topic, Partition: p}].Offset),
@@ -388,13 +381,6 @@ func (d *drill) recover(bootstrap, registryURL, trips, users string, taken []int
 			t.Errorf("%s is not archived again:\n%s", topic, out)
 		}
 	}
-}
-
-func flat(m map[int32][]made) (out []made) {
-	for _, rs := range m {
-		out = append(out, rs...)
-	}
-	return out
 }
 
 // same compares records without their offsets. An id that was taken must be another one, every other the same (taken is nil: any); the schema that it names
