@@ -1,5 +1,5 @@
 // Package schematest is a schema registry in memory with what a restore needs and the embedded stack's lacks: modes with ids taken on import, softly
-// deleted versions and ids. Its answers follow Confluent's. For tests only.
+// deleted versions and ids; compatibility levels are kept, and not enforced. Its answers follow Confluent's. For tests only.
 package schematest
 
 import (
@@ -24,6 +24,8 @@ type Registry struct {
 	mu    sync.Mutex
 	mode  string
 	modes map[string]string
+	level string
+	own   map[string]string // compatibility levels of subjects
 	ids   map[int]Schema
 	rows  []row
 	calls []string
@@ -50,12 +52,13 @@ type row struct {
 	deleted     bool
 }
 
-// New starts one, empty, in mode READWRITE.
+// New starts one, empty, in mode READWRITE, with the compatibility level BACKWARD.
 func New() *Registry {
-	r := &Registry{mode: "READWRITE", modes: map[string]string{}, ids: map[int]Schema{}}
+	r := &Registry{mode: "READWRITE", modes: map[string]string{}, level: "BACKWARD", own: map[string]string{}, ids: map[int]Schema{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /schemas/ids/{id}", r.byID)
 	mux.HandleFunc("GET /schemas/ids/{id}/versions", r.versionsOf)
+	mux.HandleFunc("GET /subjects/{subject}/versions", r.versions)
 	mux.HandleFunc("GET /subjects/{subject}/versions/{version}", r.byVersion)
 	mux.HandleFunc("POST /subjects/{subject}/versions", r.register)
 	mux.HandleFunc("POST /subjects/{subject}", r.lookup)
@@ -63,6 +66,11 @@ func New() *Registry {
 	mux.HandleFunc("GET /mode/{subject}", r.getMode)
 	mux.HandleFunc("PUT /mode/{subject}", r.putMode)
 	mux.HandleFunc("DELETE /mode/{subject}", r.deleteMode)
+	mux.HandleFunc("GET /config", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]string{"compatibilityLevel": r.level})
+	})
+	mux.HandleFunc("GET /config/{subject}", r.getLevel)
+	mux.HandleFunc("PUT /config/{subject}", r.putLevel)
 	r.srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -126,11 +134,28 @@ func (r *Registry) SetMode(subject, mode string) {
 	r.modes[subject] = mode
 }
 
-// Dump returns everything that is held, one line each: modes of subjects, then versions.
+// SetLevel sets the registry's compatibility level ("" as subject), or a subject's own; "" as level takes it away.
+func (r *Registry) SetLevel(subject, level string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case subject == "":
+		r.level = level
+	case level == "":
+		delete(r.own, subject)
+	default:
+		r.own[subject] = level
+	}
+}
+
+// Dump returns everything that is held, one line each: levels and modes of subjects, then versions.
 func (r *Registry) Dump() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var lines []string
+	for s, l := range r.own {
+		lines = append(lines, "level "+s+" "+l)
+	}
 	for s, m := range r.modes {
 		lines = append(lines, "mode "+s+" "+m)
 	}
@@ -197,6 +222,21 @@ func (r *Registry) byVersion(w http.ResponseWriter, req *http.Request) {
 		}
 	}
 	refuse(w, 404, 40402, "Version not found")
+}
+
+func (r *Registry) versions(w http.ResponseWriter, req *http.Request) {
+	var out []int
+	for _, x := range r.rows {
+		if x.subject == req.PathValue("subject") && !x.deleted {
+			out = append(out, x.version)
+		}
+	}
+	if len(out) == 0 {
+		refuse(w, 404, 40401, "Subject not found")
+		return
+	}
+	slices.Sort(out)
+	answer(w, out)
 }
 
 func (r *Registry) full(x row) map[string]any {
@@ -343,3 +383,25 @@ func (r *Registry) deleteMode(w http.ResponseWriter, req *http.Request) {
 	delete(r.modes, req.PathValue("subject"))
 	answer(w, map[string]string{"mode": m})
 }
+
+func (r *Registry) getLevel(w http.ResponseWriter, req *http.Request) {
+	if l, ok := r.own[req.PathValue("subject")]; ok {
+		answer(w, map[string]string{"compatibilityLevel": l})
+		return
+	}
+	refuse(w, 404, 40408, "Subject does not have subject-level compatibility configured")
+}
+
+func (r *Registry) putLevel(w http.ResponseWriter, req *http.Request) {
+	var l struct {
+		Level string `json:"compatibility"`
+	}
+	if json.NewDecoder(req.Body).Decode(&l) != nil || !slices.Contains(levels, l.Level) {
+		refuse(w, 422, 42203, "Invalid compatibility level")
+		return
+	}
+	r.own[req.PathValue("subject")] = l.Level
+	answer(w, l)
+}
+
+var levels = []string{"NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE"}
