@@ -250,6 +250,7 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 		target: map[string]bool{}, isolation: a.set.Isolation, member: cons.IsMember, seen: l.memberSeen}
 	keeper := &topicKeeper{admin: admin, arc: a.arc, clusterID: cluster, owned: &owned, log: a.parts.Log, m: a.m, every: a.set.Refresh}
 	groups := &groupKeeper{admin: admin, arc: a.arc, clusterID: cluster, own: a.set.Group, sel: a.set.Groups, tick: a.set.Refresh, owned: &owned, log: a.parts.Log, m: a.m}
+	levels := &levelKeeper{registry: a.parts.Registry, arc: a.arc, leads: groups.leads, every: orDefault(a.set.LevelsEvery, registryRefresh), tick: a.set.Refresh, log: a.parts.Log, m: a.m}
 	wat.keeper, wat.groups = keeper, groups
 	helpers.Go(func() { wat.run(helpCtx) })
 	l.events = newEmitter(a.set.Events, a.parts.Store.String(), a.parts.TopicsDir, admin, a.adminClient(), a.parts.Log, a.m)
@@ -258,6 +259,7 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	helpers.Go(func() { w.schemas.run(helpCtx) })
 	helpers.Go(func() { keeper.run(helpCtx) })
 	helpers.Go(func() { groups.run(helpCtx) })
+	helpers.Go(func() { levels.run(helpCtx) })
 
 	err = drive(ctx, l, wat)
 	l.finish(endJobs, orDefault(a.set.ShutdownIn, shutdownBound))
@@ -275,6 +277,7 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	if err := l.events.flush(last); err != nil {
 		a.parts.Log.Warn("the newest segments were not told of on events.topic; the next start tells of the last one of each partition", zap.Error(err))
 	}
+	levels.finish(last) // the last one: a registry that does not answer takes nothing from the others' time
 	return err
 }
 

@@ -123,6 +123,12 @@ func (k *groupKeeper) elected(topics map[string]string) bool {
 	return slices.Contains(*owned, kafka.TP{Topic: first, Partition: 0})
 }
 
+// leads is elected as of now.
+func (k *groupKeeper) leads() bool {
+	topics := k.topics.Load()
+	return topics != nil && k.elected(*topics)
+}
+
 func (k *groupKeeper) look(ctx context.Context, now time.Time) {
 	topics := k.topics.Load()
 	if topics == nil || !k.elected(*topics) {

@@ -22,6 +22,7 @@ type metrics struct {
 	topicsNotKept                                 prometheus.Counter
 	groupSnapshots                                *prometheus.CounterVec // result
 	groupsUnread                                  prometheus.Counter
+	levelSnapshots                                *prometheus.CounterVec // result
 	putTime                                       prometheus.Histogram
 
 	lag                         *prometheus.GaugeVec   // topic, partition
@@ -60,6 +61,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		topicsNotKept:    prometheus.NewCounter(counter("topic_config_errors_total", "Times that the configuration of topics could not be read or kept in the archive.")),
 		groupSnapshots:   prometheus.NewCounterVec(counter("group_snapshots_total", "Looks at the positions of consumer groups: kept, unchanged, or error."), []string{"result"}),
 		groupsUnread:     prometheus.NewCounter(counter("groups_unread_total", "Consumer groups whose positions could not be read, so that a snapshot holds older ones.")),
+		levelSnapshots:   prometheus.NewCounterVec(counter("compatibility_snapshots_total", "Looks at the compatibility levels of the schema registry: kept, unchanged, or error."), []string{"result"}),
 		putTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tapedeck_archiver_put_seconds",
 			Help: "Time from the start of a segment's put to its confirmation, retries included.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 16)}),
 		lag:        prometheus.NewGaugeVec(gauge("lag_records", "Log end minus archived offset."), []string{"topic", "partition"}),
@@ -75,7 +77,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		held:       prometheus.NewGauge(gauge("held_partitions", "Partitions whose fetching waits for the store or for memory.")),
 		memory:     prometheus.NewGauge(gauge("memory_bytes", "Bytes in buffered segments.")),
 	}
-	reg.MustRegister(m.records, m.segments, m.bytes, m.lost, m.adopted, m.retries, m.commits, m.rebalance, m.groupErrs, m.noSchema, m.lateSchemas, m.changedSchemas, m.forgottenSchemas, m.topicsNotKept, m.groupSnapshots, m.groupsUnread, m.putTime,
+	reg.MustRegister(m.records, m.segments, m.bytes, m.lost, m.adopted, m.retries, m.commits, m.rebalance, m.groupErrs, m.noSchema, m.lateSchemas, m.changedSchemas, m.forgottenSchemas, m.topicsNotKept, m.groupSnapshots, m.groupsUnread, m.levelSnapshots, m.putTime,
 		m.lag, m.events, m.seconds, m.archived, m.position, m.staleness, m.unlabelled, m.states, m.stopped, m.missing, m.held, m.memory)
 	return m
 }

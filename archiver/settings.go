@@ -116,6 +116,7 @@ type Settings struct {
 	MaxRetry       time.Duration // 0: 10 s
 	Events         string        // topic that is told of segments; "": none
 	MaxLabelled    int           // partitions with series of their own
+	LevelsEvery    time.Duration // how often compatibility levels are asked for; 0: registryRefresh
 	StrangerAfter  time.Duration // see strangerAfter, its default
 	StalledAfter   time.Duration // see stalledAfter, its default
 	ShutdownIn     time.Duration // creates in flight may finish for so long; 0: 8 s
