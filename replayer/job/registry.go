@@ -19,6 +19,7 @@ type RegistryPlan struct {
 	Schemas []RegistrySchema `json:"schemas"` // each after those that it refers to
 	// Rewritten is archived topic → the ids that change in its records; their bytes are not those of the archive then.
 	Rewritten map[string][]IDChange `json:"rewritten,omitempty"`
+	Levels    []RegistryLevel       `json:"levels,omitempty"` // of the subjects that had a compatibility level of their own, ascending
 	Notes     []string              `json:"notes,omitempty"`
 }
 
@@ -41,6 +42,22 @@ type RegistrySchema struct {
 	To          int    `json:"to"`        // its id at the target; −1: not known before it is registered
 	ToVersion   int    `json:"toVersion"` // 0: not known
 	Why         string `json:"why,omitempty"`
+}
+
+// What is done with a subject's compatibility level.
+const (
+	LevelKept    = "keep"    // the subject has it
+	LevelSet     = "set"     // the subject has none of its own
+	LevelLeft    = "leave"   // the subject has another
+	LevelRefused = "refused" // the subject has none of its own, and the registry does not take it
+)
+
+// RegistryLevel is the compatibility level of one subject of a RegistryPlan.
+type RegistryLevel struct {
+	Subject string `json:"subject"`
+	Level   string `json:"level"` // in the archive
+	Action  string `json:"action"`
+	Own     string `json:"own,omitempty"` // what it has at the target, where that is left
 }
 
 // IDChange is one id in records and what it becomes; −1: what the registry will give.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tapedeck.dev/tapedeck/replayer/job"
+	"tapedeck.dev/tapedeck/shared/archive"
 	"tapedeck.dev/tapedeck/shared/schema"
 )
 
@@ -199,7 +200,6 @@ func planOf(url string, takesIDs bool, wants []Want, decided []Decision) *job.Re
 			p.Rewritten[t] = append(p.Rewritten[t], job.IDChange{From: w.ID, To: d.To})
 		}
 	}
-	p.Notes = append(p.Notes, "compatibility levels of subjects are not archived: the registry's own hold")
 	if len(p.Rewritten) > 0 {
 		p.Notes = append(p.Notes, "records of the topics under rewritten get other ids than in the archive, so their bytes differ from it; first and last record and count are as in the archive")
 	}
@@ -210,7 +210,8 @@ func planOf(url string, takesIDs bool, wants []Want, decided []Decision) *job.Re
 type Restorer struct {
 	Registry *schema.Registry
 	URL      string
-	Modes    Modes // of the registry's subjects before the job changed them
+	Modes    Modes                  // of the registry's subjects before the job changed them
+	Levels   *archive.LevelSnapshot // compatibility levels as archived; nil: none
 	SameIDs  bool
 }
 
@@ -224,7 +225,11 @@ func (r *Restorer) Plan(ctx context.Context, wants []Want) (*job.RegistryPlan, e
 	if err != nil {
 		return nil, err
 	}
-	return planOf(r.URL, takesIDs, wants, decided), nil
+	p := planOf(r.URL, takesIDs, wants, decided)
+	if err := r.addLevels(ctx, wants, p, false); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func (r *Restorer) takesIDs(ctx context.Context, wants []Want) (bool, error) {
@@ -239,7 +244,7 @@ func (r *Restorer) takesIDs(ctx context.Context, wants []Want) (bool, error) {
 }
 
 // Restore registers what the registry lacks and returns what became of each schema. It may be repeated: what was there, or has been restored before, is
-// left as it is, so that the same registry comes out. Modes that it changes are put back before it returns, and, where it cannot, by PutBack. Errors as
+// left as it is, so that the same registry comes out. Compatibility levels come last, when the modes are back. Modes that it changes are put back before it returns, and, where it cannot, by PutBack. Errors as
 // those of Plan.
 func (r *Restorer) Restore(ctx context.Context, wants []Want) (*job.RegistryPlan, error) {
 	takesIDs, err := r.takesIDs(ctx, wants)
@@ -249,9 +254,16 @@ func (r *Restorer) Restore(ctx context.Context, wants []Want) (*job.RegistryPlan
 	p, err := r.restore(ctx, wants, takesIDs)
 	if takesIDs && (errors.Is(err, errTakesNoIDs) || errors.Is(err, schema.ErrNoImport)) {
 		// What it was given under another id is found again by its text.
-		return r.restore(ctx, wants, false)
+		p, err = r.restore(ctx, wants, false)
 	}
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	// Last: a level of the archive must not refuse an older version, and a subject in IMPORT is not checked.
+	if err := r.addLevels(ctx, wants, p, true); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func (r *Restorer) restore(ctx context.Context, wants []Want, takesIDs bool) (_ *job.RegistryPlan, err error) {
@@ -282,23 +294,23 @@ func (r *Restorer) restore(ctx context.Context, wants []Want, takesIDs bool) (_ 
 	return planOf(r.URL, takesIDs, wants, decided), nil
 }
 
-// Verify reports schemas of a restored plan that the registry no longer has.
-func (r *Restorer) Verify(ctx context.Context, p *job.RegistryPlan) error {
+// Verify reports schemas and compatibility levels of a restored plan that the registry no longer has; notes are of levels that somebody has changed since.
+func (r *Restorer) Verify(ctx context.Context, p *job.RegistryPlan) (notes []string, err error) {
 	var gone []string
 	for _, s := range p.Schemas {
 		if s.To < 0 {
-			return fmt.Errorf("%w: the stored plan was not carried out", ErrRefused)
+			return nil, fmt.Errorf("%w: the stored plan was not carried out", ErrRefused)
 		}
 		_, use, err := r.Registry.HeldID(ctx, s.To)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if use == schema.Free {
 			gone = append(gone, fmt.Sprintf("id %d (subject %s)", s.To, s.Subject))
 		}
 	}
 	if len(gone) > 0 {
-		return fmt.Errorf("%w: the registry no longer holds %s, which the job restored", ErrRefused, strings.Join(gone, ", "))
+		return nil, fmt.Errorf("%w: the registry no longer holds %s, which the job restored", ErrRefused, strings.Join(gone, ", "))
 	}
-	return nil
+	return r.verifyLevels(ctx, p)
 }

@@ -104,10 +104,10 @@ func TestRestoreIntoAnEmptyRegistry(t *testing.T) {
 	if got := f.Dump(); got != held {
 		t.Errorf("registry:\n%s\nwant:\n%s", got, held)
 	}
-	if err := r.Verify(t.Context(), done); err != nil {
+	if _, err := r.Verify(t.Context(), done); err != nil {
 		t.Error(err)
 	}
-	if err := newRestorer(t, fake(t).URL).Verify(t.Context(), done); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "id 7") {
+	if _, err := newRestorer(t, fake(t).URL).Verify(t.Context(), done); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "id 7") {
 		t.Errorf("in another registry: %v", err)
 	}
 	// Again, by another job: nothing changes.
@@ -206,7 +206,7 @@ func TestTwoMeanings(t *testing.T) {
 }
 
 // TestKilledAnywhere: at each request in turn the registry is gone for good for the first replayer; the next one makes the same registry of it,
-// with the modes that there were.
+// with the modes that there were and the levels that were archived.
 func TestKilledAnywhere(t *testing.T) {
 	segments := []segment.Schema{trip(7), plain(4, "users-value", 2, "User"), plain(5, "taken-value", 1, "Taken")}
 	prepare := func() *schematest.Registry {
@@ -215,13 +215,16 @@ func TestKilledAnywhere(t *testing.T) {
 		f.SetMode("users-value", "READONLY")
 		return f
 	}
+	archived := levels("BACKWARD", "trips-value", "FULL", "taken-value", "FORWARD", "zone", "NONE", "users-value", "")
 	undisturbed := prepare()
-	done, err := newRestorer(t, undisturbed.URL).Restore(t.Context(), wanted(t, segments))
+	r := newRestorer(t, undisturbed.URL)
+	r.Levels = archived
+	done, err := r.Restore(t.Context(), wanted(t, segments))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want, calls := undisturbed.Dump(), len(undisturbed.Calls())
-	if !strings.HasPrefix(want, "mode users-value READONLY\n") || strings.Contains(want, "IMPORT") {
+	if !strings.HasPrefix(want, "level taken-value FORWARD\nlevel trips-value FULL\nlevel zone NONE\nmode users-value READONLY\n") || strings.Contains(want, "IMPORT") {
 		t.Fatalf("modes:\n%s", want)
 	}
 	inImport := 0
@@ -235,6 +238,7 @@ func TestKilledAnywhere(t *testing.T) {
 			return 0
 		})
 		first := newRestorer(t, f.URL)
+		first.Levels = archived
 		if _, err := first.Restore(t.Context(), wanted(t, segments)); err == nil {
 			t.Fatalf("killed at %d of %d: no error", n, calls)
 		}
@@ -243,7 +247,7 @@ func TestKilledAnywhere(t *testing.T) {
 			inImport++
 		}
 		second := newRestorer(t, f.URL)
-		second.Modes = first.Modes // the store
+		second.Modes, second.Levels = first.Modes, archived // the store
 		again, err := second.Restore(t.Context(), wanted(t, segments))
 		if err != nil {
 			t.Fatalf("killed at %d of %d: %v", n, calls, err)
@@ -331,7 +335,7 @@ func TestRegistryThatTakesNoIDs(t *testing.T) {
 				t.Errorf("%s: again %v, first %v", name, done.Rewritten, last)
 			}
 			last = done.Rewritten
-			if err := r.Verify(t.Context(), done); err != nil {
+			if _, err := r.Verify(t.Context(), done); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			strict := newRestorer(t, url)

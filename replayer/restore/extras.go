@@ -20,8 +20,8 @@ import (
 // are known and kept with the plan) and the positions of consumer groups (after the last record, when the offset map is whole). Both may be repeated: a
 // replayer that dies at any point leaves what the next one does again to the same end.
 //
-//	STARTING  plan (groups chosen, no members; schemas decided) → topics created → schemas registered, modes put back → plan stored with the ids
-//	RUNNING   records (ids rewritten by the stored plan) → proof → modes looked at again → positions of groups → COMPLETED
+//	STARTING  plan (groups chosen, no members; schemas decided) → topics created → schemas registered, modes put back, levels set → plan stored with the ids
+//	RUNNING   records (ids rewritten by the stored plan) → proof → modes put back again, schemas and levels looked at → positions of groups → COMPLETED
 
 // final makes what will be the same the next time a *run.Failure.
 func final(err error) error {
@@ -65,11 +65,11 @@ func (d *Target) planExtras(ctx context.Context, r *job.Request, p *run.Plan) er
 		p.Kafka.Groups = plan
 	}
 	if r.Registry != "" {
-		wants, err := registry.Collect(ctx, d.runner.Archive, p.Partitions, skips(r))
-		if err != nil {
-			return final(err)
+		restorer, wants, err := d.schemas(ctx, r, "", p)
+		if err == nil {
+			p.Kafka.Registry, err = restorer.Plan(ctx, wants)
 		}
-		if p.Kafka.Registry, err = d.restorer(r, "").Plan(ctx, wants); err != nil {
+		if err != nil {
 			return final(err)
 		}
 	}
@@ -81,12 +81,22 @@ func (d *Target) restoreSchemas(ctx context.Context, j *job.Job, p *run.Plan) er
 	if j.Request.Registry == "" {
 		return nil
 	}
-	wants, err := registry.Collect(ctx, d.runner.Archive, p.Partitions, skips(&j.Request))
-	if err != nil {
-		return final(err)
+	restorer, wants, err := d.schemas(ctx, &j.Request, j.ID, p)
+	if err == nil {
+		p.Kafka.Registry, err = restorer.Restore(ctx, wants)
 	}
-	p.Kafka.Registry, err = d.restorer(&j.Request, j.ID).Restore(ctx, wants)
 	return final(err)
+}
+
+// schemas is what the archive holds of a registry, for the segments of a plan, and who restores it.
+func (d *Target) schemas(ctx context.Context, r *job.Request, jobID string, p *run.Plan) (*registry.Restorer, []registry.Want, error) {
+	wants, err := registry.Collect(ctx, d.runner.Archive, p.Partitions, skips(r))
+	if err != nil {
+		return nil, nil, err
+	}
+	restorer := d.restorer(r, jobID)
+	restorer.Levels, err = registry.ArchivedLevels(ctx, d.runner.Archive)
+	return restorer, wants, err
 }
 
 // putBack gives the subjects of the registry the modes that they had before the job.
@@ -112,10 +122,11 @@ func (x *execution) finishExtras(ctx context.Context, out *job.Outcome) error {
 		if err := x.d.putBack(ctx, x.job); err != nil {
 			return err
 		}
-		if err := x.d.restorer(&x.job.Request, x.job.ID).Verify(ctx, r); err != nil {
+		notes, err := x.d.restorer(&x.job.Request, x.job.ID).Verify(ctx, r)
+		if err != nil {
 			return final(err)
 		}
-		out.Restored.Notes = append(out.Restored.Notes, r.Notes...)
+		out.Restored.Notes = append(append(out.Restored.Notes, r.Notes...), notes...)
 	}
 	if x.k.Groups == nil {
 		return nil

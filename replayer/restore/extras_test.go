@@ -348,6 +348,7 @@ func TestExtrasKilledAnywhere(t *testing.T) {
 				s := segment.Schema{ID: 7, Type: "AVRO", Text: text("Trip"), Subject: "trips-value", Version: 2}
 				g.encode(topic, s, s, s, s, s, s)
 				g.keep(1000, group, topic, 33)
+				g.must(g.a.KeepLevels(g.ctx(), &archive.LevelSnapshot{Time: 1000, Global: "BACKWARD", Subjects: map[string]string{"trips-value": "FULL"}}))
 				to := g.topic(1)
 				var hits atomic.Int64
 				d := g.target(small(func(_ context.Context, step string, _ int) error {
@@ -368,7 +369,7 @@ func TestExtrasKilledAnywhere(t *testing.T) {
 				if got := len(g.read(kafka.TP{Topic: to})); got != 60 || out.Restored.Parts[0].Rewritten != 60 {
 					t.Errorf("%d records, %d rewritten", got, out.Restored.Parts[0].Rewritten)
 				}
-				if want := "other v1 id 7 " + text("Other") + "\ntrips-value v2 id 8 " + text("Trip"); f.Dump() != want {
+				if want := "level trips-value FULL\nother v1 id 7 " + text("Other") + "\ntrips-value v2 id 8 " + text("Trip"); f.Dump() != want {
 					t.Errorf("registry:\n%s", f.Dump())
 				}
 				if got := g.resumed(group, to, 1)[0]; len(got) != 27 {

@@ -85,6 +85,9 @@ var texts = map[int]struct {
 	9: {"users-value", 1, `{"type":"record","name":"User","fields":[{"name":"visits","type":"long"}]}`, nil},
 }
 
+// ownLevels are the subjects of texts that have a compatibility level of their own.
+var ownLevels = map[string]string{"trips-value": "FULL_TRANSITIVE", "zone": "FULL"}
+
 // oldCluster makes the cluster and the registry that will be gone, archives them, and ends both.
 func (d *drill) oldCluster(trips, users string) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ClusterID("old-"+d.id), kfake.GroupMinSessionTimeout(time.Second))
@@ -96,6 +99,10 @@ func (d *drill) oldCluster(trips, users string) {
 	for _, id := range slices.Sorted(maps.Keys(texts)) {
 		s := texts[id]
 		registry.Seed(d.id+"-"+s.subject, s.version, id, schematest.Schema{Schema: s.text, References: d.refs(s.refs)})
+	}
+	registry.SetLevel("", "FORWARD")
+	for subject, level := range ownLevels {
+		registry.SetLevel(d.id+"-"+subject, level)
 	}
 	admin, err := kafka.NewAdmin(kafka.Client{Bootstrap: bootstrap, ClientID: "drill"})
 	d.must(err)
@@ -288,6 +295,7 @@ func TestDisasterDrill(t *testing.T) {
 			}
 			if len(taken) > 0 {
 				registry.Delete(fmt.Sprintf("other-%d", taken[len(taken)-1]), 1)
+				registry.SetLevel(d.id+"-zone", "BACKWARD_TRANSITIVE")
 			}
 			d.recover(cluster.ListenAddrs()[0], registry.URL, trips, users, taken)
 		})
@@ -313,8 +321,23 @@ func (d *drill) recover(bootstrap, registryURL, trips, users string, taken []int
 	}()
 	flags := []string{"--url", replayer.URL, "--name", fmt.Sprintf("drill-%s-%d", d.id, len(taken)), "--target", "dr", "--topics-pattern", "drill-.*-" + d.id, "--create-topics",
 		"--replication-factor", "1", "--groups-pattern", ".*-" + d.id, "--registry", "restore"}
-	d.run("replayer", append([]string{"plan"}, flags...)...)
+	plan := d.run("replayer", append([]string{"plan"}, flags...)...)
+	levels, zone := maps.Clone(ownLevels), "set"
+	levels["users-value"] = ""
+	if len(taken) > 0 {
+		levels["zone"], zone = "BACKWARD_TRANSITIVE", "leave" // it has one of its own there
+	}
+	for subject, action := range map[string]string{"trips-value": "set", "zone": zone} {
+		if want := fmt.Sprintf("compatibility level %s of subject %s-%s: %s\n", ownLevels[subject], d.id, subject, action); !strings.Contains(plan, want) {
+			t.Errorf("the plan does not say %q:\n%s", want, plan)
+		}
+	}
+	all := d.levels(registryURL, "")[""]
 	d.run("replayer", append([]string{"restore", "--wait"}, flags...)...)
+	levels[""] = all // the registry's own is left alone
+	if got := d.levels(registryURL, slices.Collect(maps.Keys(levels))...); !maps.Equal(got, levels) {
+		t.Errorf("compatibility levels %v, want %v", got, levels)
+	}
 
 	// Topics and records.
 	admin, err := kafka.NewAdmin(kafka.Client{Bootstrap: bootstrap, ClientID: "drill"})
@@ -381,6 +404,23 @@ func (d *drill) recover(bootstrap, registryURL, trips, users string, taken []int
 			t.Errorf("%s is not archived again:\n%s", topic, out)
 		}
 	}
+}
+
+// levels are what a registry says of subjects, "" for itself.
+func (d *drill) levels(url string, subjects ...string) map[string]string {
+	d.t.Helper()
+	reg, err := schema.NewRegistry(schema.Config{URL: url})
+	d.must(err)
+	out := map[string]string{}
+	for _, s := range subjects {
+		name := s
+		if s != "" {
+			name = d.id + "-" + s
+		}
+		out[s], err = reg.Level(d.ctx, name)
+		d.must(err)
+	}
+	return out
 }
 
 // same compares records without their offsets. An id that was taken must be another one, every other the same (taken is nil: any); the schema that it names

@@ -40,6 +40,9 @@ func kafkaPlanTable(w io.Writer, k *job.KafkaPlan) error {
 			}
 			fmt.Fprintf(w, "schema %s version %d, id %d: %s as %s\n", s.Subject, s.Version, s.ID, s.Action, to)
 		}
+		for _, l := range r.Levels {
+			fmt.Fprintf(w, "compatibility level %s of subject %s: %s\n", l.Level, l.Subject, l.Action)
+		}
 		for _, topic := range slices.Sorted(maps.Keys(r.Rewritten)) {
 			fmt.Fprintf(w, "records of %s get other ids, so their bytes change: %d ids\n", topic, len(r.Rewritten[topic]))
 		}

@@ -19,13 +19,14 @@ func TestTextOfARestore(t *testing.T) {
 		Topics:   []job.KafkaTopic{{Name: "back", Create: true, Partitions: 2, Replication: 3, Config: map[string]string{"retention.ms": "-1"}}},
 		Warnings: []string{"the target will compact"},
 		Registry: &job.RegistryPlan{Schemas: []job.RegistrySchema{{Subject: "trips-value", Version: 2, ID: 7, Action: job.SchemaRegistered, To: -1}},
+			Levels:    []job.RegistryLevel{{Subject: "trips-value", Level: "FULL", Action: job.LevelSet}},
 			Rewritten: map[string][]job.IDChange{"trips": {{From: 7, To: -1}}}},
 		Groups: &job.GroupsPlan{Groups: []job.GroupPlan{{Group: "billing", To: "billing-2", Positions: 4}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"Kafka cluster abc", "trips-3", "back-1", "17", "creates back: 2 partitions, replication factor 3, retention.ms=-1", "warning: the target will compact",
-		"schema trips-value version 2, id 7: register as a new id", "records of trips get other ids", "group billing becomes billing-2: 4 positions"} {
+		"schema trips-value version 2, id 7: register as a new id", "compatibility level FULL of subject trips-value: set", "records of trips get other ids", "group billing becomes billing-2: 4 positions"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the plan does not say %q:\n%s", want, out.String())
 		}

@@ -400,7 +400,12 @@ func (r *Registry) putLevel(w http.ResponseWriter, req *http.Request) {
 		refuse(w, 422, 42203, "Invalid compatibility level")
 		return
 	}
-	r.own[req.PathValue("subject")] = l.Level
+	subject := req.PathValue("subject")
+	if own, ok := r.modes[subject]; ok && own == "READONLY" || !ok && r.mode == "READONLY" {
+		refuse(w, 422, 42205, "Subject "+subject+" is in read-only mode")
+		return
+	}
+	r.own[subject] = l.Level
 	answer(w, l)
 }
 
