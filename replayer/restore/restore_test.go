@@ -1,6 +1,10 @@
 package restore
 
-import "testing"
+import (
+	"testing"
+
+	"tapedeck.dev/tapedeck/shared/kafka"
+)
 
 // Everything awkward, in three partitions and lanes, comes back as it was, and the offset map says where.
 func TestRestoreKeepsEverything(t *testing.T) {
@@ -17,4 +21,23 @@ func TestRestoreKeepsEverything(t *testing.T) {
 			t.Errorf("the outcome says %+v", r)
 		}
 	}
+}
+
+// A range that begins and ends inside segments takes exactly its records, and a second job from there takes the rest: none is missing, none twice.
+func TestRestoreOfRangesInsideSegments(t *testing.T) {
+	g := newRig(t)
+	g.even("trips", 2, 100, 30, 10)
+	to := g.topic(2)
+	restore := func(bounds string) {
+		t.Helper()
+		_, err := g.run(g.d, g.job(value(`"topics":["trips"],"topicMapping":{"trips":%q},"ifNotEmpty":"append",%s`, to, bounds)))
+		g.must(err)
+	}
+	// Segments begin at 0, 30, 60 and 90.
+	restore(`"from":{"kind":"offset","value":17},"until":{"kind":"offset","value":41},"bounds":{"trips/1":{"until":{"kind":"offset","value":73}}}`)
+	g.same(kafka.TP{Topic: to, Partition: 0}, g.records("trips", 0)[17:41])
+	g.same(kafka.TP{Topic: to, Partition: 1}, g.records("trips", 1)[17:73])
+	restore(`"from":{"kind":"offset","value":41},"bounds":{"trips/1":{"from":{"kind":"offset","value":73}}}`)
+	g.same(kafka.TP{Topic: to, Partition: 0}, g.records("trips", 0)[17:])
+	g.same(kafka.TP{Topic: to, Partition: 1}, g.records("trips", 1)[17:])
 }
