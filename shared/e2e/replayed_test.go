@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -216,7 +217,7 @@ func TestTinySessionLimit(t *testing.T) {
 	s := newReplayScene(t, 1, 64, 12)
 	storeURL := s.archive("a", rand.New(rand.NewPCG(1, 2)), 5, nil)
 	s.newProcessor("")
-	s.Replayer = s.newReplayer(storeURL, "replay.parallel: 2\ntarget.retry.timeout: 1m\n")
+	s.Replayer = s.newReplayer(storeURL, "replay.parallel: 2\ntarget.retry.timeout: 2m\n")
 	must(t, s.Replayer.Start(ctx))
 	s.replayed(ctx, "free", nil)
 	const busy = "tapedeck_replayer_target_busy_total"
@@ -290,50 +291,78 @@ func TestOneTwoAndThreeReplayers(t *testing.T) {
 		return sum
 	}
 	for n := 1; n <= 3; n++ {
-		p := s.newReplayer(storeURL, fmt.Sprintf("replayer.id: r%d\njob.lease: 1s\njob.scan.interval: 100ms\ntarget.retry.timeout: 1m\n", len(replayers)))
+		p := s.newReplayer(storeURL, fmt.Sprintf("replayer.id: r%d\njob.lease: 1s\njob.scan.interval: 100ms\ntarget.retry.timeout: 2m\n", len(replayers)))
 		must(t, p.Start(ctx))
 		replayers = append(replayers, p)
 		s.Replayer = p
 		if n == 1 {
 			s.replayed(ctx, "undisturbed", nil)
 		}
-		name := fmt.Sprintf("by-%d", n)
-		before := rewinds()
-		s.start(ctx, name, map[string]any{"recordsPerSecond": 400})
-		_, err := waitSent(ctx, s.Proof, name, 0.2)
-		must(t, err)
-		must(t, s.Processor.Kill())
-		must(t, s.Processor.Start(ctx))
-		for rewinds() == before { // the replayer at work learns that it has gone back
-			if job, err := s.JobNamed(ctx, name); err != nil || job.State != "RUNNING" {
-				t.Fatalf("%s: %+v, %v: no expected offset has gone back, so the test shows too little", name, job, err)
+		// A machine may be so busy that a job is over before the kills.
+		for try := 0; ; try++ {
+			name := fmt.Sprintf("by-%d-%d", n, try)
+			met := s.disturbed(ctx, name, replayers, rewinds)
+			if diff := differ(s.written(ctx, "undisturbed"), s.written(ctx, name)); diff != "" {
+				t.Errorf("%s: %s", name, diff)
 			}
-			wait(ctx, 20*time.Millisecond)
-		}
-		must(t, s.Processor.Kill()) // nothing goes on before it is back
-		killed := s.killOwner(ctx, name, replayers)
-		must(t, s.Processor.Start(ctx))
-		if n == 1 {
-			must(t, killed.Start(ctx))
-		}
-		must(t, s.WaitReplay(ctx, name))
-		if n > 1 {
-			must(t, killed.Start(ctx))
-		}
-		if job, err := s.JobNamed(ctx, name); err != nil || job.Epoch < 2 {
-			t.Errorf("%s: %+v, %v: nobody took it over", name, job, err)
-		}
-		if diff := differ(s.written(ctx, "undisturbed"), s.written(ctx, name)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			if met {
+				break
+			}
+			if try == 5 {
+				t.Fatal("the kills meet no job at its work: the test shows too little")
+			}
 		}
 	}
 }
 
-// killOwner kills the replayer that works on a job, and has another one that runs answer for it.
+// disturbed runs a job: the processor is killed, so that expected offsets go back, and later again, with the replayer at work, which is started again once the
+// job has ended; at once where there is no other. It reports whether both kills met the job.
+func (s *replayScene) disturbed(ctx context.Context, name string, replayers []*proof.Process, rewinds func() float64) bool {
+	s.t.Helper()
+	before := rewinds()
+	s.start(ctx, name, map[string]any{"recordsPerSecond": 400})
+	meets := func(share float64) bool {
+		_, err := waitSent(ctx, s.Proof, name, share)
+		if errors.Is(err, proof.ErrOverEarly) {
+			return false
+		}
+		must(s.t, err)
+		must(s.t, s.Processor.Kill())
+		return true
+	}
+	if !meets(0.1) {
+		return false
+	}
+	must(s.t, s.Processor.Start(ctx))
+	if !meets(0.5) {
+		return false
+	}
+	back := rewinds() > before
+	killed := s.killOwner(ctx, name, replayers) // nothing goes on before the processor is back
+	must(s.t, s.Processor.Start(ctx))
+	if killed == nil {
+		return false
+	}
+	if len(replayers) == 1 {
+		must(s.t, killed.Start(ctx))
+	}
+	must(s.t, s.WaitReplay(ctx, name))
+	if len(replayers) > 1 {
+		must(s.t, killed.Start(ctx))
+	}
+	job, err := s.JobNamed(ctx, name)
+	must(s.t, err)
+	return back && job.Epoch > 1
+}
+
+// killOwner kills the replayer that works on a job, and has another one that runs answer for it; nil where the job has ended.
 func (s *replayScene) killOwner(ctx context.Context, name string, replayers []*proof.Process) (killed *proof.Process) {
 	s.t.Helper()
-	var v struct{ Owner string }
+	var v struct{ Owner, State string }
 	must(s.t, get(ctx, s.Replayer.URL+"/replays/"+name, &v))
+	if v.State != "RUNNING" {
+		return nil
+	}
 	for i, p := range replayers {
 		if v.Owner == fmt.Sprintf("r%d", i) {
 			killed = p
