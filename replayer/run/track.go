@@ -82,6 +82,8 @@ type tracker struct {
 	moved    time.Time      // when anything last went forward
 	idle     idleness
 	rate     meter
+	alarm    *time.Timer // wakes the waiting at alarmAt; nil: not set
+	alarmAt  time.Time
 	err      error // ends everything
 	stopping bool
 }
@@ -140,6 +142,7 @@ func (t *tracker) stop(err error) {
 		t.err = err
 	}
 	t.stopping = true
+	t.silence()
 	t.idles(time.Now(), "")
 	t.wake.Broadcast()
 }
@@ -189,12 +192,6 @@ func (t *tracker) finishedLoad(p *part, gen int, l *loaded) error {
 		t.place(p) // now it is known better
 	}
 	return nil
-}
-
-func (t *tracker) broadcast() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.wake.Broadcast()
 }
 
 // accepted notes the target's answer to a send: it wants expected next. It reports by how much the target went forward (negative: back).

@@ -161,16 +161,14 @@ func (t *tracker) giveUp(p *part) (n int, bytes int64) {
 	return n, bytes
 }
 
-// nextSend chooses a loaded unit to send: s of l. Where the next one may go only later, a timer wakes the waiting.
+// nextSend chooses a loaded unit to send: s of l. Where the next one may go only later, the alarm wakes the waiting.
 func (t *tracker) nextSend() (p *part, l *loaded, s *span, ok bool) {
 	ok = t.wait(func() bool {
 		now := time.Now()
 		var soonest time.Time
 		p, soonest = t.choose(now)
 		if p == nil {
-			if !soonest.IsZero() {
-				time.AfterFunc(soonest.Sub(now), t.broadcast)
-			}
+			t.wakeAt(now, soonest)
 			return false
 		}
 		l = p.queue[0]
@@ -184,6 +182,34 @@ func (t *tracker) nextSend() (p *part, l *loaded, s *span, ok bool) {
 		return true
 	})
 	return p, l, s, ok
+}
+
+// wakeAt sets the alarm to at, unless it is set to an earlier time; a zero at sets nothing. There is one alarm however many wait and however often they look:
+// with one each, those that all of them wake set by each, there would soon be as many as there were looks. The lock is held.
+func (t *tracker) wakeAt(now, at time.Time) {
+	if at.IsZero() || t.alarm != nil && !t.alarmAt.After(at) {
+		return
+	}
+	t.silence()
+	t.alarmAt = at
+	var mine *time.Timer
+	mine = time.AfterFunc(at.Sub(now), func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.alarm == mine { // not one that came too late to be stopped
+			t.alarm = nil
+			t.wake.Broadcast()
+		}
+	})
+	t.alarm = mine
+}
+
+// silence takes the alarm back. The lock is held.
+func (t *tracker) silence() {
+	if t.alarm != nil {
+		t.alarm.Stop()
+		t.alarm = nil
+	}
 }
 
 // choose returns the partition that sends now, or when to look again (zero: when something has changed). The lock is held.
