@@ -15,6 +15,7 @@ import (
 	"tapedeck.dev/tapedeck/replayer/job"
 	"tapedeck.dev/tapedeck/replayer/jobstore"
 	"tapedeck.dev/tapedeck/replayer/manager"
+	"tapedeck.dev/tapedeck/replayer/run"
 	"tapedeck.dev/tapedeck/shared/record"
 	"tapedeck.dev/tapedeck/shared/session"
 	"tapedeck.dev/tapedeck/shared/store"
@@ -524,5 +525,66 @@ func TestPlans(t *testing.T) {
 		if !slices.Equal(p.Partitions[i].Segments, dry.Partitions[i].Segments) {
 			t.Errorf("%s: other segments", p.Partitions[i].TopicPartition)
 		}
+	}
+}
+
+// A sleeps between planning and opening its session. Meanwhile B takes the job over, finds no session to close, and the job is CANCELLED. When A wakes, the target
+// has nothing against its epoch; what it opens is closed by A itself, as soon as it learns of the end.
+func TestCancelledBehindASleeper(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.limit.Store(0)
+	var asked atomic.Int64
+	sleeping, wake := make(chan struct{}), make(chan struct{})
+	before := g.rc.Before
+	g.rc.Before = func(method, path string) int {
+		if strings.HasPrefix(path, "/pipelines/") && asked.Add(1) == 2 { // the first is for the plan
+			close(sleeping)
+			<-wake
+		}
+		return before(method, path)
+	}
+	a := replaytest.Start(t, g.a, g.rc, quick)
+	b := replaytest.Start(t, g.a, g.rc, as(quick, "b"))
+	start(t, a)
+	<-sleeping
+	a.Jobs.Cut(true)
+	if _, err := b.Do(t.Context(), "j", job.Cancel); err != nil {
+		t.Fatal(err)
+	}
+	if v := waitState(t, b, job.Cancelled); v.Epoch != 2 || len(g.rc.Opened()) != 0 {
+		t.Fatalf("cancelled under epoch %d, after %d sessions were opened", v.Epoch, len(g.rc.Opened()))
+	}
+	close(wake)
+	replaytest.Until(t, "A has opened the session", func() bool { return g.rc.State("j") == session.Open })
+	a.Jobs.Cut(false)
+	replaytest.Until(t, "A has closed it", func() bool { return g.rc.State("j") == session.Cancelled })
+	replaytest.Until(t, "A has stopped", func() bool { return len(a.Working()) == 0 })
+	if got := g.events(t); !slices.Equal(got, []job.Event{jobstore.Created, job.Started, job.Cancel, job.Takeover, job.CancelDone}) {
+		t.Errorf("events %v", got)
+	}
+}
+
+// odd is a destination whose executions end with an error of no known kind.
+type odd struct{ manager.Destination }
+
+func (odd) Start(*job.Job, *run.Plan) run.Execution { return oddRun{} }
+
+type oddRun struct{}
+
+func (oddRun) Execute(context.Context) (*job.Outcome, error) {
+	return nil, errors.New("out of the blue")
+}
+func (oddRun) Progress() []job.Progress { return nil }
+
+// An error of no known kind ends the job, with its text. It must not go from one replayer to the next for ever.
+func TestAnUnknownErrorEndsTheJob(t *testing.T) {
+	g := newRig(t)
+	n := replaytest.StartOn(t, g.a.Mem, g.rc, long, func(_ *run.Runner, targets map[string]manager.Destination) {
+		targets["proc"] = odd{targets["proc"]}
+	})
+	start(t, n)
+	if v := waitState(t, n, job.Failed); v.Error != "out of the blue" || v.Epoch != 1 {
+		t.Errorf("epoch %d: %s", v.Epoch, v.Error)
 	}
 }

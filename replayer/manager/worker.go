@@ -96,8 +96,27 @@ func (w *worker) work(ctx context.Context) {
 	case err == nil:
 	case errors.Is(err, errMoved), errors.Is(err, run.ErrFenced):
 		w.log.Info("stopped working on the job: it is paused, or another replayer's", zap.Error(err))
+		w.closeLate(ctx)
 	default:
 		w.release(ctx)
+	}
+}
+
+// closeLate closes a session that this worker may have opened after the job's end. A sleeper wakes between planning and opening; meanwhile another has taken the
+// job over and found no session to close, and the job is CANCELLED. The target has nothing against the sleeper's epoch then, and nobody would ever come back to
+// its session.
+func (w *worker) closeLate(ctx context.Context) {
+	j := w.last.Load().Job
+	if j.State != job.Cancelled || w.run.Load() == nil {
+		return
+	}
+	dest, err := w.m.targetOf(&j.Request)
+	if err == nil {
+		j.Epoch = w.epoch // no more than what is ours to close
+		_, err = dest.Cancel(ctx, &j)
+	}
+	if err != nil && !errors.Is(err, run.ErrFenced) {
+		w.log.Warn("close what was opened at the target after the job had been cancelled", zap.Error(err))
 	}
 }
 
@@ -133,8 +152,13 @@ func (w *worker) outcome(ctx context.Context, out *job.Outcome, err error) error
 		return w.end(ctx, job.Ask{Event: job.Delivered, Target: out})
 	case errors.As(err, &failure):
 		return w.end(ctx, job.Ask{Event: job.Error, Error: failure.Error()})
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, errMoved), errors.Is(err, run.ErrFenced):
+		return err
 	}
-	return err
+	// Nobody expects it. Were the job released, another replayer would take it at once and get as far, again and again.
+	return w.end(ctx, job.Ask{Event: job.Error, Error: err.Error()})
 }
 
 // deliver plans, if that has not been done, sends and compares.

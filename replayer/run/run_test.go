@@ -444,25 +444,33 @@ func TestGoesOnFromStoredProof(t *testing.T) {
 	}
 }
 
-// A stored proof that does not fit the plan must not be believed.
+// A stored proof that does not fit the plan, or cannot be read, must not be believed, nor must it end the job.
 func TestForgetsAProofThatDoesNotFit(t *testing.T) {
-	a := replaytest.New()
-	a.Fill(t, rand.New(rand.NewPCG(1, 1)), topic, 1, 60, 4)
-	rc := replaytest.NewReceiver(t, pipe())
-	j := newJob(request(t, `,"promise":"recompute"`))
-	tp := record.TopicPartition{Topic: topic}
-	inside := int64(-1) // not a border of segments
-	for _, k := range a.Keys(tp) {
-		if n, _ := segment.ParseName("topics", k); n.Start > 20 {
-			inside = n.Start - 1
-			break
+	for _, readable := range []bool{true, false} {
+		a := replaytest.New()
+		a.Fill(t, rand.New(rand.NewPCG(1, 1)), topic, 1, 60, 4)
+		rc := replaytest.NewReceiver(t, pipe())
+		j := newJob(request(t, `,"promise":"recompute"`))
+		tp := record.TopicPartition{Topic: topic}
+		at := int64(-1)
+		for _, k := range a.Keys(tp) {
+			if n, _ := segment.ParseName("topics", k); n.Start > 20 {
+				at = n.Start // a border of segments
+				break
+			}
 		}
+		proof := job.Proof{Count: 3, Last: 9, Checksum: job.Hex(1)}
+		if readable {
+			at--
+		} else {
+			proof.Checksum = "sha256:1"
+		}
+		j.Progress = []job.Progress{{TopicPartition: tp, Expected: 20, Verified: at, Proof: proof}}
+		if _, _, err := replay(t, testCtx(t), newRunner(a), j, client(t, rc)); err != nil {
+			t.Fatalf("readable %v: %v", readable, err)
+		}
+		same(t, a, rc, all)
 	}
-	j.Progress = []job.Progress{{TopicPartition: tp, Expected: 20, Verified: inside, Proof: job.Proof{Count: 3, Last: 9, Checksum: job.Hex(1)}}}
-	if _, _, err := replay(t, testCtx(t), newRunner(a), j, client(t, rc)); err != nil {
-		t.Fatal(err)
-	}
-	same(t, a, rc, all)
 }
 
 func TestPartitionsWithoutRecordsTakePart(t *testing.T) {

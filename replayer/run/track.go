@@ -121,7 +121,7 @@ func newTracker(plan *Plan, stored []job.Progress, o trackerOptions) *tracker {
 			continue
 		}
 		v := p.at(s.Verified)
-		if p.border(v) != s.Verified {
+		if p.border(v) != s.Verified || s.Proof.Join(job.EmptyProof()) != nil {
 			continue
 		}
 		p.gaps = s.Unreadable
@@ -177,7 +177,7 @@ func (t *tracker) finishedLoad(p *part, gen int, l *loaded) error {
 	p.keepGap(l.gap)
 	if l.index == p.verified { // each segment counts once, however often it is sent
 		if err := p.proof.Join(l.proof); err != nil {
-			return fmt.Errorf("proof of %s: %w", p.rng.TopicPartition, err)
+			return failf("proof of %s: %w", p.rng.TopicPartition, err)
 		}
 		p.verified++
 		t.moved = time.Now()
