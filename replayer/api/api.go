@@ -31,11 +31,12 @@ type API struct {
 	// costs a store call.
 	poll, slowPoll time.Duration
 	heartbeat      time.Duration // the longest silence of a stream
+	stalled        time.Duration // how long a client may take nothing of a stream before it ends
 }
 
 // New makes the API of m.
 func New(m *manager.Manager) *API {
-	return &API{m: m, poll: 250 * time.Millisecond, slowPoll: 2 * time.Second, heartbeat: 15 * time.Second}
+	return &API{m: m, poll: 250 * time.Millisecond, slowPoll: 2 * time.Second, heartbeat: 15 * time.Second, stalled: time.Minute}
 }
 
 // Route is one call.
@@ -175,7 +176,7 @@ func statusOf(err error) int {
 	return http.StatusBadGateway // the store or the target does not answer as it should
 }
 
-// events streams a job as server-sent events until it has ended: "state" when the state or the owner changes, "progress" when only the
+// events streams a job as server-sent events until it has ended: "state" when the state, the owner or the reason changes, "progress" when only the
 // numbers do. Each carries the whole job, so that who connects late, or again, needs none of those before. A comment breaks long silences.
 func (a *API) events(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
@@ -187,7 +188,13 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
-	flush := http.NewResponseController(w)
+	control := http.NewResponseController(w)
+	say := func(text string) bool {
+		// Who keeps the connection open and reads nothing would keep this handler, and the job's text, for ever: writes know no context.
+		_ = control.SetWriteDeadline(time.Now().Add(a.stalled)) // where there is no deadline, there is no connection either
+		_, err := io.WriteString(w, text)
+		return err == nil && control.Flush() == nil
+	}
 	var lastData, lastState string
 	id, looked, spoke := 0, time.Now(), time.Now()
 	for {
@@ -195,22 +202,19 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return
 		}
-		state := fmt.Sprintf("%s %d %s", v.State, v.Epoch, v.Error)
+		state := fmt.Sprintf("%s %d %q %s", v.State, v.Epoch, v.Owner, v.Error)
 		if string(data) != lastData {
 			kind := "progress"
 			if state != lastState {
 				kind = "state"
 			}
 			id++
-			if _, err := fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", id, kind, data); err != nil {
-				return
-			}
-			if flush.Flush() != nil {
+			if !say(fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n\n", id, kind, data)) {
 				return
 			}
 			lastData, lastState, spoke = string(data), state, time.Now()
 		} else if time.Since(spoke) >= a.heartbeat {
-			if _, err := io.WriteString(w, ": still here\n\n"); err != nil || flush.Flush() != nil {
+			if !say(": still here\n\n") {
 				return
 			}
 			spoke = time.Now()

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -140,4 +142,55 @@ func TestEventsOfAClientThatGoesAway(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 	g.Server.Close() // waits for handlers
+}
+
+// smallBuffers are connections whose kernel keeps little of what the other side does not read.
+type smallBuffers struct{ net.Listener }
+
+func (l smallBuffers) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(4096)
+	}
+	return c, err
+}
+
+// Who connects and then reads nothing does not keep the stream's handler either.
+func TestEventsOfAClientThatReadsNothing(t *testing.T) {
+	g := newRig(t)
+	g.gate.Store(true)
+	g.api.SetStalled(100 * time.Millisecond)
+	big := strings.Replace(one, "}", `,"filter":{"keys":["`+strings.Repeat("k", 900_000)+`"]}}`, 1)
+	g.want(201, "", "POST", "/replays", big)
+	mux := http.NewServeMux()
+	g.api.Register(mux)
+	server := httptest.NewUnstartedServer(mux)
+	server.Listener = smallBuffers{server.Listener}
+	server.Start()
+	c, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, "GET /replays/one/events HTTP/1.1\r\nHost: here\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, make([]byte, 10)); err != nil { // it has begun
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	go func() {
+		server.Close() // waits for handlers
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(2 * time.Minute):
+		t.Error("the stream's handler is still there")
+		_ = c.Close()
+		<-closed
+	}
 }
