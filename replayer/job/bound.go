@@ -1,7 +1,6 @@
 package job
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -47,9 +46,7 @@ func (b *Bound) UnmarshalJSON(data []byte) error {
 		Kind  string `json:"kind"`
 		Value *int64 `json:"value"`
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&long); err != nil {
+	if err := strict(data, &long, "kind", "value"); err != nil {
 		return fmt.Errorf("bound %s: give %s", data, forms)
 	}
 	switch long.Kind {

@@ -18,6 +18,7 @@ func TestContentFieldsAreChecked(t *testing.T) {
 		{`,"filter":{"keys":["a"]}`, "the result cannot be what the live run had"},
 		{`,"filter":{"keys":["a",{"base64":"/w=="},null],"keyPrefix":"b","headers":[{"key":"x"},{"key":"x","value":null}]}` + re, ""},
 		{`,"filter":{}` + re, "chooses nothing"},
+		{`,"filter":{"keys":[],"headers":[{"key":"x"}]}` + re, "keys is empty"},
 		{`,"filter":{"keyPrefix":""}` + re, "keyPrefix is empty"},
 		{`,"filter":{"keys":["a","a"]}` + re, "twice"},
 		{`,"filter":{"keys":["a",{"base64":"YQ=="}]}` + re, "twice"}, // the same bytes

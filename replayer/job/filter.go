@@ -151,6 +151,9 @@ func (f *Filter) check() error {
 	if len(f.Keys) == 0 && f.KeyPrefix == nil && len(f.Headers) == 0 {
 		return errors.New("filter: it chooses nothing; give keys, keyPrefix or headers, or leave it out")
 	}
+	if f.Keys != nil && len(f.Keys) == 0 { // a list that came out empty must not mean any key
+		return errors.New("filter: keys is empty: name some, or leave it out where any key will do")
+	}
 	if f.KeyPrefix != nil && len(*f.KeyPrefix) == 0 {
 		return errors.New("filter: keyPrefix is empty, and every key begins so; leave it out")
 	}

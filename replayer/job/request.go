@@ -63,6 +63,17 @@ type Ends struct {
 	Until *Bound `json:"until,omitempty"`
 }
 
+// UnmarshalJSON refuses unknown fields and nulls: neither end would be what somebody meant to give.
+func (e *Ends) UnmarshalJSON(data []byte) error {
+	type plain Ends
+	var p plain
+	if err := strict(data, &p, "from", "until"); err != nil {
+		return fmt.Errorf("bounds: %w; each has from, until or both", err)
+	}
+	*e = Ends(p)
+	return nil
+}
+
 // EndsOf returns the bounds of one partition.
 func (r *Request) EndsOf(tp record.TopicPartition) (from, until Bound) {
 	from, until = r.From, r.Until
@@ -146,6 +157,7 @@ func checkFields(data []byte) error {
 	return nil
 }
 
+// sort brings lists into their canonical order.
 func (r *Request) sort() {
 	sortTopics(r.Topics)
 	sortTopics(r.Exclude)
@@ -169,6 +181,9 @@ func (r *Request) check() error {
 	}
 	if r.Target == "" {
 		return errors.New("target is missing: give the name of one of the configured targets")
+	}
+	if r.Topics != nil && len(r.Topics) == 0 { // a list that came out empty must not mean everything
+		return errors.New("topics is empty: name some, or leave it out for the inputs of the target's pipeline")
 	}
 	if err := r.checkSelection(); err != nil {
 		return err

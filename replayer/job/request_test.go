@@ -17,7 +17,7 @@ func TestParseRequestDefaultsAndCanonicalForm(t *testing.T) {
 	if got, _ := json.Marshal(a); string(got) != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	b, err := ParseRequest([]byte(` {"onLost":"fail","until":{"kind":"end"},"bounds":{},"from":{"kind":"earliest"},"target":"p","name":"june-1","topics":[]}`))
+	b, err := ParseRequest([]byte(` {"onLost":"fail","until":{"kind":"end"},"bounds":{},"from":{"kind":"earliest"},"target":"p","name":"june-1"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +92,24 @@ func TestParseRequestSaysWhatIsWrong(t *testing.T) {
 		{`{"name":"a","target":"p","bounds":{"a/1":{}}}`, "neither"},
 		{`{"name":"a","target":"p","bounds":{"a/1":{"until":{"kind":"timestamp","value":1}}}}`, "recompute"},
 		{`{"name":"a","target":"p","bounds":{"a/1":{"form":"earliest"}}}`, "form"},
+		{`{"name":"a","target":"p","bounds":{"a/1":{"From":"earliest","until":"end"}}}`, `unknown field "From"`},
+		{`{"name":"a","target":"p","bounds":{"a/1":{"from":null,"until":"end"}}}`, "from is null"},
+		{`{"name":"a","target":"p","bounds":{"a/1":null}}`, "bounds"},
+		{`{"name":"a","target":"p","from":{"Kind":"offset","value":1}}`, "give"},
+		{`{"name":"a","target":"p","from":{"kind":"earliest","value":null}}`, "give"},
+		{`{"name":"a","target":"p","from":{"kind":"offset","value":9223372036854775808}}`, "give"},
+		{`{"name":"a","target":"p","from":{"kind":"offset","value":-1}}`, "≥ 0"},
+		{`{"name":"a","target":"p","from":{"kind":"offset","value":1.5}}`, "give"},
+		{`{"name":"a","target":"p","topics":[]}`, "topics is empty"},
+		{`{"name":"a","target":"p","topics":[{"name":"a","partitions":[]}]}`, "partitions is empty"},
+		{`{"name":"a","target":"p","exclude":[{"pattern":"a.*","partitions":[]}]}`, "partitions is empty"},
+		{`{"name":"a","target":"p","topics":[{"name":"a","partitions":[2147483648]}]}`, "partitions"},
+		{`{"name":"a","target":"p","topics":[{"name":"a","partitions":[-1]}]}`, "negative"},
+		{`{"name":"a","target":"p","recordsPerSecond":9223372036854775808}`, "recordsPerSecond"},
+		{`{"name":"a","target":"p","speed":1e400}`, "give"},
+		{`{"name":"a","target":"p","speed":"NaN"}`, "give"},
+		{`{"name":"a","target":"p","speed":-1}`, "give"},
+		{`{"name":"a","target":"p","speed":0}`, "give"},
 		{`{"name":"a","target":"p","topics":"x"}`, "request"},
 		{`{"name":"a","target":"p","createTopics":true}`, "createTopics is for a target of type kafka"},
 		{`{"name":"a","target":"p","replicationFactor":3}`, "needs createTopics"},

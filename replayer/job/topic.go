@@ -48,6 +48,9 @@ func (t *Topic) UnmarshalJSON(data []byte) error {
 	if err := strict(data, &o, "name", "pattern", "partitions"); err != nil {
 		return fmt.Errorf("topic %.200s: %s", data, topicForms)
 	}
+	if o.Partitions != nil && len(o.Partitions) == 0 { // a list that came out empty must not mean all of them
+		return fmt.Errorf("topic %.200s: partitions is empty: name some, or leave it out for all", data)
+	}
 	*t = Topic(o)
 	return nil
 }
