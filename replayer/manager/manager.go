@@ -147,8 +147,11 @@ func (m *Manager) complain(name string, err error) {
 	}
 }
 
-// look refreshes one job, and takes it over where that is due.
+// look refreshes one job, and takes it over where that is due. It takes no longer than a lease: a store may refuse to say for ever whether it has taken an entry of
+// one job, and the others must not wait for that. (An entry that arrives later is one of a job that is ours and not at work, and waits for the lease.)
 func (m *Manager) look(ctx context.Context, name string, first bool) error {
+	ctx, cancel := context.WithTimeout(ctx, m.set.Lease)
+	defer cancel()
 	m.mu.Lock()
 	s := m.seen[name]
 	_, working := m.workers[name]

@@ -499,6 +499,39 @@ func TestAnUnreadableJobIsAlone(t *testing.T) {
 	}
 }
 
+// vague never says whether it has taken an entry of one job.
+type vague struct {
+	store.Store
+	prefix string
+}
+
+func (v vague) Create(ctx context.Context, key string, data []byte, with ...store.Attributes) error {
+	if strings.HasPrefix(key, v.prefix) {
+		return store.ErrUnknown
+	}
+	return v.Store.Create(ctx, key, data, with...)
+}
+
+// Nor must one that the store does not let anybody take over.
+func TestATakeoverWithoutAnAnswerIsAlone(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.limit.Store(10)
+	a := replaytest.Start(t, g.a, g.rc, long)
+	first := req(t, "")
+	first.Name = "a" // looked at before j
+	if _, _, err := a.Create(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	start(t, a)
+	replaytest.Until(t, "both run", func() bool { return len(a.Working()) == 2 })
+	a.Stop() // and lets both go
+	g.open()
+	b := replaytest.StartOn(t, vague{g.a.Mem, jobstore.Dir + "a/"}, g.rc, as(quick, "b"))
+	waitState(t, b, job.Completed)
+	g.delivered(t)
+}
+
 func TestPlans(t *testing.T) {
 	g := newRig(t)
 	n := replaytest.Start(t, g.a, g.rc, long)

@@ -1,8 +1,12 @@
 package run_test
 
 import (
+	"math/rand/v2"
+	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"tapedeck.dev/tapedeck/replayer/internal/replaytest"
 	"tapedeck.dev/tapedeck/shared/record"
@@ -34,4 +38,25 @@ func TestATargetThatGoesBackBehindADeliveredPartition(t *testing.T) {
 		t.Error("it was never restarted: the test shows nothing")
 	}
 	same(t, a, rc, all)
+}
+
+// The target comes down at the same record each time, or each time it is to finish: the job is FAILED in the end, and does not go on for ever.
+func TestATargetThatComesDownEachTime(t *testing.T) {
+	for _, where := range []string{"/segments/", "/finish"} {
+		a := replaytest.New()
+		a.Fill(t, rand.New(rand.NewPCG(1, 1)), topic, 2, 60, 5)
+		tp := record.TopicPartition{Topic: topic}
+		rc := replaytest.NewReceiver(t, pipe())
+		rc.Before = func(_, path string) int {
+			if strings.Contains(path, where) && (where == "/finish" || len(rc.Taken("j", tp)) >= 40) {
+				rc.Restart(false)
+				return http.StatusBadGateway
+			}
+			return 0
+		}
+		r := newRunner(a)
+		r.Settings.RetryTimeout = 2 * time.Second
+		_, _, err := replay(t, testCtx(t), r, newJob(request(t, `,"promise":"recompute"`)), client(t, rc))
+		wantFailure(t, err, "target.retry.timeout")
+	}
 }

@@ -290,6 +290,9 @@ func (x *Run) deliver(ctx context.Context, st *session.Status) (*session.Status,
 		}
 		if back {
 			x.r.Metrics.Rewinds.Inc()
+			if err := x.track.stuck(); err != nil {
+				return nil, failf("finish the session: %w", err)
+			}
 			since, n = time.Time{}, 0
 		} else if d := time.Since(since); d > x.r.Settings.RetryTimeout {
 			return nil, failf("the target has everything, and has not finished the session for %s (target.retry.timeout)", d.Round(time.Millisecond))

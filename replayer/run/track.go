@@ -39,6 +39,8 @@ type part struct {
 
 	reached   int64     // running maximum of what the target has taken (place): who is furthest behind in time goes first
 	mark      mark      // what is known from sending, where the plan tells less
+	furthest  int64     // the largest expected so far
+	backs     int       // how often the target has gone back since any partition got further than ever
 	fails     int       // failed or refused sends in a row
 	notBefore time.Time // no send before
 	waitsFor  *part     // …unless this one moves on
@@ -80,6 +82,7 @@ type tracker struct {
 
 	needed   map[*part]bool // the target has said that it needs these first
 	moved    time.Time      // when anything last went forward
+	beyond   time.Time      // when any partition last got further than ever
 	idle     idleness
 	rate     meter
 	alarm    *time.Timer // wakes the waiting at alarmAt; nil: not set
@@ -102,7 +105,7 @@ type trackerOptions struct {
 
 // newTracker starts from what an earlier run of the job has stored; a proof that does not fit the plan is forgotten.
 func newTracker(plan *Plan, stored []job.Progress, o trackerOptions) *tracker {
-	t := &tracker{byTP: map[record.TopicPartition]*part{}, needed: map[*part]bool{}, trackerOptions: o, moved: time.Now()}
+	t := &tracker{byTP: map[record.TopicPartition]*part{}, needed: map[*part]bool{}, trackerOptions: o, moved: time.Now(), beyond: time.Now()}
 	t.wake = sync.NewCond(&t.mu)
 	for i := range plan.Partitions {
 		pp := &plan.Partitions[i]
@@ -128,6 +131,7 @@ func newTracker(plan *Plan, stored []job.Progress, o trackerOptions) *tracker {
 		p.verified, p.proof, p.expected = v, s.Proof, min(max(s.Expected, p.rng.From), p.rng.Until)
 	}
 	for _, p := range t.parts {
+		p.furthest = p.expected
 		p.load = p.want()
 		t.place(p)
 	}
@@ -225,6 +229,15 @@ func (t *tracker) moveTo(p *part, expected int64) int64 {
 	expected = min(max(expected, p.rng.From), p.rng.Until)
 	step := expected - p.expected
 	p.expected = expected
+	if step < 0 {
+		p.backs++
+	}
+	if expected > p.furthest {
+		p.furthest, t.beyond = expected, time.Now()
+		for _, o := range t.parts {
+			o.backs = 0
+		}
+	}
 	if step > 0 {
 		t.moved = time.Now()
 		delete(t.needed, p)
@@ -305,12 +318,26 @@ func (t *tracker) set(p *part, expected int64) int64 {
 	return t.moveTo(p, expected)
 }
 
-// stuck returns an error once nothing has gone forward for the timeout.
+// maxBacks is how often a target may go back without getting further, once nothing has got further for the timeout. A restart of its own is one.
+const maxBacks = 10
+
+// stuck returns an error once nothing has gone forward for the timeout, or the target has gone back again and again for so long, and never got further: what
+// follows brings it down each time, and would for ever. (Once gone back, it may take longer than the timeout to come to where it was.)
 func (t *tracker) stuck() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if d := time.Since(t.moved); d > t.timeout {
 		return fmt.Errorf("nothing has gone forward for %s (target.retry.timeout)", d.Round(time.Millisecond))
+	}
+	d := time.Since(t.beyond)
+	if d <= t.timeout {
+		return nil
+	}
+	for _, p := range t.parts {
+		if p.backs >= maxBacks {
+			return fmt.Errorf("the target has gone back %d times in %s (target.retry.timeout), and nothing has got further: %s not past offset %d; its log may say why",
+				p.backs, d.Round(time.Millisecond), p.rng.TopicPartition, p.furthest)
+		}
 	}
 	return nil
 }

@@ -1,7 +1,9 @@
 package run
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tapedeck.dev/tapedeck/replayer/job"
@@ -93,5 +95,42 @@ func TestLoadThatWasOvertakenIsNotSent(t *testing.T) {
 	}
 	if got := tr.snapshot()[0]; got.Proof.Count != 30 || got.Proof.Checksum != job.Hex(3) || got.Segments != 3 || got.Bytes != 300 || got.Verified != 30 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A target that comes down at the same place again and again goes forward each time, and never gets further: that ends, but not before it has had the timeout, and not
+// while any partition gets further than ever.
+func TestGoingBackForEverIsStuck(t *testing.T) {
+	for _, further := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := trackerOf(40) // the timeout is an hour
+			reach, at := int64(20), 0
+			for back := 1; back <= 12; back++ {
+				for at < int(reach)/10 {
+					p, gen := tr.mustLoad(t, at)
+					if err := tr.finishedLoad(p, gen, segmentAt(at)); err != nil {
+						t.Fatal(err)
+					}
+					_, l := tr.mustSend(t, at)
+					tr.accepted(p, l, l.next)
+					at++
+				}
+				time.Sleep(6 * time.Minute)
+				if step := tr.set(tr.parts[0], 0); step != -reach {
+					t.Fatalf("went back by %d", step)
+				}
+				at = 0
+				err := tr.stuck()
+				switch stuck := back > 10 && !further; {
+				case stuck && (err == nil || !strings.Contains(err.Error(), "gone back") || !strings.Contains(err.Error(), "offset 20")):
+					t.Errorf("back %d times in %d minutes: %v", back, 6*back, err)
+				case !stuck && err != nil:
+					t.Errorf("further %v, back %d times in %d minutes: %v", further, back, 6*back, err)
+				}
+				if further {
+					reach += 10
+				}
+			}
+		})
 	}
 }

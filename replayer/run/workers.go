@@ -54,14 +54,18 @@ func (x *Run) send(ctx context.Context, p *part, l *loaded, s *span) error {
 	}
 	ack, err := x.dest.Put(ctx, name, x.job.Epoch, p.rng.TopicPartition, s.start, body)
 	if err == nil {
-		if step := x.track.accepted(p, l, ack.Expected); step > 0 {
+		step := x.track.accepted(p, l, ack.Expected)
+		if step > 0 {
 			x.r.Metrics.Segments.Inc()
 			x.r.Metrics.Bytes.Add(float64(s.bytes))
 			x.r.Metrics.Sent.Add(float64(s.records))
-		} else if step < 0 {
+			return nil
+		}
+		if step < 0 {
 			x.wentBack(p, ack.Expected)
-		} else if err := x.track.stuck(); err != nil {
-			return failf("the target accepts %s of %s and still wants offset %d: %w", p.segs[l.index].Key, p.rng.TopicPartition, ack.Expected, err)
+		}
+		if err := x.track.stuck(); err != nil {
+			return failf("the target accepts %s of %s and wants offset %d: %w", p.segs[l.index].Key, p.rng.TopicPartition, ack.Expected, err)
 		}
 		return nil
 	}
