@@ -3,6 +3,7 @@ package replayer
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -43,10 +44,17 @@ func serve(t *testing.T, sets ...string) *client.Client {
 		}
 	})
 	var addr string
-	replaytest.Until(t, "the replayer answers", func() bool {
+	replaytest.Until(t, "the replayer is ready", func() bool {
 		data, err := os.ReadFile(port)
+		if err != nil {
+			return false
+		}
 		addr = strings.TrimSpace(string(data))
-		return err == nil && addr != ""
+		resp, err := http.Get("http://" + addr + "/readyz")
+		if err != nil {
+			return false
+		}
+		return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 	})
 	c, err := client.New("http://"+addr, secure.ClientSettings{})
 	if err != nil {
