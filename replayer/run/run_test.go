@@ -432,7 +432,6 @@ func TestGoesOnFromStoredProof(t *testing.T) {
 			}
 		}
 	}
-	rc.Before = nil
 	a.Mem.ResetCounts()
 	if _, _, err := replay(t, testCtx(t), r, j, dest); err != nil {
 		t.Fatal(err)
