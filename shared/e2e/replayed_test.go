@@ -258,7 +258,7 @@ func TestUntilInsideASegment(t *testing.T) {
 	s.replayed(ctx, "inside", map[string]any{"endMode": "drain", "bounds": bounds})
 	s.replayed(ctx, "whole", map[string]any{"endMode": "drain"})
 	var plan windowsPlan
-	must(t, get(ctx, s.Replayer.URL+"/replays/inside/plan", &plan))
+	must(t, proof.GetJSON(ctx, s.Replayer.URL+"/replays/inside/plan", &plan))
 	for _, p := range plan.Partitions {
 		last := p.Segments[len(p.Segments)-1]
 		if last.Start >= p.Until || last.Next <= p.Until {
@@ -359,7 +359,7 @@ func (s *replayScene) disturbed(ctx context.Context, name string, replayers []*p
 func (s *replayScene) killOwner(ctx context.Context, name string, replayers []*proof.Process) (killed *proof.Process) {
 	s.t.Helper()
 	var v struct{ Owner, State string }
-	must(s.t, get(ctx, s.Replayer.URL+"/replays/"+name, &v))
+	must(s.t, proof.GetJSON(ctx, s.Replayer.URL+"/replays/"+name, &v))
 	if v.State != "RUNNING" {
 		return nil
 	}

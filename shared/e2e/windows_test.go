@@ -68,7 +68,7 @@ func TestWindows(t *testing.T) {
 		if err := p.WaitReplay(ctx, name); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		must(t, get(ctx, p.Replayer.URL+"/replays/"+name+"/plan", &plan))
+		must(t, proof.GetJSON(ctx, p.Replayer.URL+"/replays/"+name+"/plan", &plan))
 		for _, part := range plan.Partitions {
 			if part.From == 0 || part.Before == nil {
 				t.Errorf("%s: %s is read from the beginning: the test's windows need everything", name, part.TopicPartition)
@@ -212,22 +212,6 @@ func windowStart(t *testing.T, r *record.Record) (start int64) {
 		t.Fatalf("%s: %v", r.Value, err)
 	}
 	return start
-}
-
-func get(ctx context.Context, url string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s", url, resp.Status)
-	}
-	return json.NewDecoder(resp.Body).Decode(into)
 }
 
 func put(ctx context.Context, t *testing.T, url string, body any) (int, string) {

@@ -85,7 +85,7 @@ func (p *Proof) ReplayJob(ctx context.Context) (Job, error) { return p.JobNamed(
 
 // JobNamed asks the replayer for a job.
 func (p *Proof) JobNamed(ctx context.Context, name string) (j Job, err error) {
-	return j, getJSON(ctx, p.Replayer.URL+"/replays/"+name, &j)
+	return j, GetJSON(ctx, p.Replayer.URL+"/replays/"+name, &j)
 }
 
 // Ends are the ends of the input's partitions, whether or not records are left in them.
@@ -273,7 +273,8 @@ func (p *Proof) WaitReplay(ctx context.Context, name string) error {
 	})
 }
 
-func getJSON(ctx context.Context, url string, into any) error {
+// GetJSON decodes the answer to a GET; any status but 200 is an error, which has the answer's text.
+func GetJSON(ctx context.Context, url string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
