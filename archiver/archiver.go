@@ -206,7 +206,10 @@ func (a *Archiver) archive(ctx context.Context, drive func(context.Context, *loo
 	}
 	defer admin.Close()
 	cluster, err := admin.ClusterID(ctx)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return nil // ended before it began
+	case err != nil:
 		return fmt.Errorf("read the cluster's id: %w", err)
 	}
 	if cluster == "" {

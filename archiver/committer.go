@@ -3,6 +3,7 @@ package archiver
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type committer struct {
 
 	mu      sync.Mutex
 	pending map[kafka.TP]kafka.CommitOffset
+	flying  map[kafka.TP]kafka.CommitOffset // taken by the flush under way, and not forgotten since
 }
 
 func newCommitter(cons *kafka.Consumer, log *zap.Logger, m *metrics) *committer {
@@ -44,12 +46,13 @@ func (c *committer) add(tp kafka.TP, offset int64, metadata string) {
 	}
 }
 
-// forget drops the positions of partitions that are another's now.
+// forget drops the positions of partitions that are another's now: a flush under way does not put them back.
 func (c *committer) forget(tps []kafka.TP) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, tp := range tps {
 		delete(c.pending, tp)
+		delete(c.flying, tp)
 	}
 }
 
@@ -57,19 +60,22 @@ func (c *committer) take() map[kafka.TP]kafka.CommitOffset {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.pending
-	c.pending = map[kafka.TP]kafka.CommitOffset{}
+	c.pending, c.flying = map[kafka.TP]kafka.CommitOffset{}, maps.Clone(p)
 	return p
 }
 
-// again puts back what could not be stored, unless a newer position has come.
-func (c *committer) again(offs map[kafka.TP]kafka.CommitOffset) {
+// again puts back what could not be stored, unless a newer position has come or the partition has gone. It returns how many it put back.
+func (c *committer) again(offs map[kafka.TP]kafka.CommitOffset) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for tp, o := range offs {
-		if _, newer := c.pending[tp]; !newer {
+		_, newer := c.pending[tp]
+		if _, ours := c.flying[tp]; ours && !newer {
 			c.pending[tp] = o
+			n++
 		}
 	}
+	return n
 }
 
 func (c *committer) run(ctx context.Context) {
@@ -109,10 +115,12 @@ func (c *committer) flush(ctx context.Context) bool {
 	case err == nil:
 		return true
 	case errors.Is(err, kafka.ErrFenced):
-		c.log.Info("position not stored: the partition is another's now", zap.Error(err))
+		c.log.Info("position not stored: the partition was taken back; its next owner stores it", zap.Error(err))
 		return true
 	}
-	c.again(offs)
+	if c.again(offs) == 0 {
+		return true
+	}
 	if ctx.Err() == nil && !errors.Is(err, kafka.ErrRebalancing) {
 		c.log.Warn("store positions in the group; trying again", zap.Error(err))
 	}

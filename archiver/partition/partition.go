@@ -146,6 +146,7 @@ type Partition struct {
 	bounded bool // end is set
 	end     int64
 	short   int  // looks in a row at a log that ends before end
+	owed    bool // the group is behind the chain that was recovered: a commit was lost
 	settle  bool // the chain is begun, and not written: its first segment ends as soon as it holds anything
 
 	tries     int // recoveries in a row that found the tail beyond the log's end
@@ -180,6 +181,7 @@ func New(tp kafka.TP, cfg Config) (*Partition, []Action) {
 // On takes an event at now, a monotonic time since any fixed moment, and returns what to do, in this order.
 func (p *Partition) On(now time.Duration, ev Event) []Action {
 	acts := append(p.on(now, ev), p.settleStart()...)
+	acts = append(acts, p.commitOwed()...)
 	return append(acts, p.finishAtEnd()...)
 }
 

@@ -152,6 +152,39 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
+// A group that was left behind the chain is brought up once the log is known to be the archived one, and once.
+func TestAnOwedCommit(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		committed int64
+		want      []Commit
+	}{
+		{"behind", 4, []Commit{{10, "segment=0"}}},
+		{"no position", -1, []Commit{{10, "segment=0"}}},
+		{"at the end", 10, nil},
+		{"ahead", 30, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, acts := started(t, config(), Recovered{Tail: tail(t, 9, 10, 2), Committed: kafka.CommitOffset{Offset: tt.committed}, Log: kafka.LogRange{End: 10}})
+			if got := only[Commit](acts); p.State() != Checking || got != nil {
+				t.Fatalf("%s: %v before the log is checked", p.State(), got)
+			}
+			if d := cmp.Diff(tt.want, only[Commit](p.On(0, End{10}))); d != "" || p.State() != Fetching {
+				t.Error(p.State(), d)
+			}
+			if got := only[Commit](p.On(0, Tick{})); got != nil {
+				t.Errorf("again: %v", got)
+			}
+		})
+	}
+	p, _ := started(t, config(), Recovered{Tail: tail(t, 9, 10, 2), Committed: kafka.CommitOffset{Offset: -1}, Log: kafka.LogRange{End: 10}})
+	another := recs(9, 10)
+	another.Records[0].Value = []byte("another")
+	if got := only[Commit](p.On(0, another)); p.State() != Stopped || got != nil {
+		t.Errorf("%s: %v of a log that is another one", p.State(), got)
+	}
+}
+
 // A leader that has just taken over may be behind for a moment (field fault 20); a log that stays short was truncated.
 func TestATailBeyondTheEndIsAskedThreeTimes(t *testing.T) {
 	r := Recovered{Identity: id, Tail: tail(t, 9, 10, 2), Committed: kafka.CommitOffset{Offset: 10}, Log: kafka.LogRange{End: 9}}

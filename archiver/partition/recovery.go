@@ -34,11 +34,23 @@ func (p *Partition) recovered(now time.Duration, e Recovered) []Action {
 		p.firstNext = e.Tail.Header.Next
 	}
 	var acts []Action
-	if next := e.Tail.Header.Next; e.Committed.Offset > next {
+	next := e.Tail.Header.Next
+	p.owed = e.Committed.Offset < next
+	if e.Committed.Offset > next {
 		acts = append(acts, Note{"warn", fmt.Sprintf("the group is at offset %d, ahead of the archive: going back to %d", e.Committed.Offset, next), nil})
 	}
 	p.adoptTail(*e.Tail)
 	return append(acts, p.begin(now, e.Log)...)
+}
+
+// commitOwed brings the group's position to the chain's end where it was left behind: the owner before may have lost the partition, or died,
+// between a confirmed segment and its commit, and a quiet partition has no next segment. It waits until the log is known to be the archived one.
+func (p *Partition) commitOwed() []Action {
+	if !p.owed || p.state != Fetching {
+		return nil
+	}
+	p.owed = false
+	return []Action{Commit{Offset: p.confirmed, Metadata: FormatHint(p.Hint(p.tail))}}
 }
 
 // adoptTail makes t the end of the chain.
